@@ -1,0 +1,92 @@
+# Everything runs in .venv; nothing is installed elsewhere except the llama.cpp wheel, which takes
+# minutes to build and is therefore kept outside the checkout.
+
+PYTHON ?= python3
+WHEELS ?= $(HOME)/.cache/decision-worker/wheels
+ARGS ?=
+
+VENV := .venv
+PY := $(VENV)/bin/python
+# Errors only: at one --quiet pip still warns about every index that lacks a package.
+PIP := $(PY) -m pip --quiet --quiet --disable-pip-version-check
+CACHES := .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis build dist
+
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+.PHONY: setup demo test test-full check format bench lock clean help FORCE
+
+setup: $(VENV)/.llama $(VENV)/.project  ## make .venv; builds llama.cpp the first time (about 8 minutes on 2 cores)
+
+demo: setup  ## run sample tickets through a local queue and a small model
+	$(VENV)/bin/decision-worker demo $(ARGS)
+
+test: setup  ## run the tests (ARGS='-k name' for some of them)
+	$(PY) -m pytest $(ARGS)
+
+test-full: setup  ## run all tests, with full counts; takes much longer
+	$(PY) -m pytest -m "slow or not slow" $(ARGS)
+
+check: setup  ## check format, lint, types and import directions
+	$(VENV)/bin/ruff format --check .
+	$(VENV)/bin/ruff check .
+	$(VENV)/bin/mypy
+	$(VENV)/bin/lint-imports --no-logo
+
+format: setup  ## format the code and fix what ruff can fix
+	$(VENV)/bin/ruff format .
+	$(VENV)/bin/ruff check --fix .
+
+bench: setup  ## measure this machine
+	$(PY) -m tests.bench $(ARGS)
+
+# Names of hosts stay out of the file: whoever installs says where packages come from.
+# llama-cpp-python itself is in requirements-llama.txt.
+lock: $(VENV)/.created  ## write requirements.txt anew from pyproject.toml (ARGS=--upgrade for newer versions)
+	@test -x $(VENV)/bin/uv || $(PIP) install uv
+	@cp requirements.txt $(VENV)/lock.txt 2>/dev/null || true
+	$(VENV)/bin/uv pip compile pyproject.toml --extra local --extra build --extra dev \
+	  --universal --python-version 3.11 --generate-hashes --no-annotate --no-header \
+	  --no-emit-package llama-cpp-python --quiet $(ARGS) --output-file $(VENV)/lock.txt >/dev/null
+	@if grep -nE '://|^-' $(VENV)/lock.txt; then echo "error: the lock names a place" >&2; exit 1; fi
+	@{ echo "# Made by 'make lock' from pyproject.toml: everything but llama.cpp, with hashes, for"; \
+	   echo "# every platform and Python >= 3.11. Do not edit."; \
+	   grep -v '^#' $(VENV)/lock.txt; } >$(VENV)/requirements.new
+	@mv $(VENV)/requirements.new requirements.txt
+
+clean:  ## remove .venv, caches and build files
+	rm -rf $(VENV) $(CACHES)
+	find . -name __pycache__ -type d -not -path './.git/*' -prune -exec rm -rf {} +
+	@echo "The built llama.cpp wheels stay; to remove them: rm -r '$(WHEELS)'"
+
+help:  ## show this list
+	@awk -F ':.*  ## ' '/^[a-z-]+:.*  ## / {printf "  make %-10s %s\n", $$1, $$2}' Makefile
+
+# --- what setup is made of ---------------------------------------------------------------------
+
+# All that can be missing on the machine is looked for first: the steps after it take minutes.
+$(VENV)/.created:
+	@command -v $(firstword $(PYTHON)) >/dev/null || { echo "error: no $(PYTHON): install Python 3.11 or newer, or set PYTHON" >&2; exit 1; }
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "error: $$($(PYTHON) --version) is too old: set PYTHON to Python 3.11 or newer" >&2; exit 1; }
+	@$(PYTHON) -c 'import ensurepip, venv' 2>/dev/null || { echo "error: Python's venv module is missing: apt-get install python3-venv" >&2; exit 1; }
+	@for compiler in "$${CC:-cc}" "$${CXX:-c++}"; do command -v $${compiler%% *} >/dev/null || { echo "error: no $$compiler: apt-get install build-essential, or set CC and CXX" >&2; exit 1; }; done
+	@$(PYTHON) -m venv --clear $(VENV)
+	@touch $@
+
+$(VENV)/.requirements: requirements.txt $(VENV)/.created
+	@echo "Installing requirements.txt"
+	@$(PIP) install --require-hashes --requirement requirements.txt
+	@touch $@
+
+# Asked every time, since another CMAKE_ARGS or another CPU means another wheel; it answers at once
+# when that wheel is there.
+$(VENV)/.llama: $(VENV)/.requirements FORCE
+	@wheel="$$($(PY) tools/build_llama_wheel.py --cache '$(WHEELS)')" && \
+	if [ "$$(cat $@ 2>/dev/null)" != "$$wheel" ]; then \
+	  echo "Installing $$wheel" && \
+	  $(PIP) install --no-deps --no-index --force-reinstall "$$wheel" && echo "$$wheel" >$@; \
+	fi
+
+# Again when the version changes, which is written there.
+$(VENV)/.project: pyproject.toml worker/__init__.py $(VENV)/.requirements | $(VENV)/.llama
+	@$(PIP) install --no-deps --no-build-isolation --no-index --editable .
+	@touch $@
