@@ -1,0 +1,1 @@
+"""Pure decisions: question, prompt, scores, policy, outcome. No I/O, no clock, no globals."""

@@ -1,0 +1,180 @@
+"""The outcome: what is published about one ticket. No text of its state, ever."""
+
+import hashlib
+import json
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from worker.decision.answer import Answer
+from worker.decision.policy import Disposition
+from worker.decision.question import Question
+from worker.decision.ticket import Ticket
+from worker.errors import Rejected
+
+SCHEMA: Literal["decision-outcome/1"] = "decision-outcome/1"
+
+
+class _Part(BaseModel):
+    model_config = ConfigDict(frozen=True, protected_namespaces=())
+
+
+class ModelProvenance(_Part):
+    """Which model file answered."""
+
+    name: str
+    file: str
+    sha256: str
+    architecture: str
+    quantization: str
+    size_bytes: int
+
+
+class RuntimeProvenance(_Part):
+    """Which build of the worker and of llama.cpp answered, and how it was set."""
+
+    worker: str
+    llama_cpp_python: str
+    llama_cpp: str
+    system_info: str
+    backend: str
+    gpu_layers: int
+    batching: Literal["exact", "packed"]
+
+
+class PromptProvenance(_Part):
+    """Which wording was used."""
+
+    name: str
+    version: str
+    sha256: str
+
+
+class Provenance(_Part):
+    """Everything that went into an answer, except the ticket."""
+
+    model: ModelProvenance
+    runtime: RuntimeProvenance
+    hardware: str
+    prompt: PromptProvenance
+    image_digest: str | None = None
+    questions_sha256: str | None = None
+
+
+class Usage(_Part):
+    """Tokens of one ticket.
+
+    Attributes:
+        input_tokens: of all full prompts together.
+        evaluated_tokens: that were decoded.
+        reused_tokens: the difference, which the shared trunk saved.
+    """
+
+    input_tokens: int
+    evaluated_tokens: int
+    reused_tokens: int
+
+
+class Timings(_Part):
+    """Seconds that one ticket took.
+
+    Attributes:
+        waiting_seconds: in the engine's queue.
+        evaluation_seconds: from the first call to the last reading.
+    """
+
+    waiting_seconds: float
+    evaluation_seconds: float
+
+
+class Fault(_Part):
+    """Why a ticket was rejected, and where in it."""
+
+    code: str
+    message: str
+    where: str
+
+
+class Outcome(_Part):
+    """What became of one ticket (``decision-outcome/1``)."""
+
+    schema_: Literal["decision-outcome/1"] = Field(SCHEMA, alias="schema")
+    outcome_id: str
+    ticket_id: str
+    status: Literal["decided", "rejected"]
+    answers: dict[str, Answer] | None = None
+    disposition: Disposition | None = None
+    error: Fault | None = None
+    metadata: dict[str, str] = Field(default_factory=dict)
+    usage: Usage | None = None
+    timings: Timings | None = None
+    provenance: Provenance
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return the outcome as published; parts it does not have are left out."""
+        return self.model_dump(mode="json", by_alias=True, exclude_none=True)
+
+    def as_json(self) -> str:
+        """Return the outcome as published, as JSON text."""
+        return json.dumps(self.as_dict(), ensure_ascii=False, allow_nan=False)
+
+
+def canonical_sha256(value: Any) -> str:
+    """Hash JSON data: UTF-8, no spaces, fields in their order, since order carries meaning."""
+    text = json.dumps(value, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def questions_sha256(questions: dict[str, Question]) -> str:
+    """Hash a ticket's questions, ids included."""
+    return canonical_sha256(
+        {key: question.model_dump(mode="json") for key, question in questions.items()}
+    )
+
+
+def outcome_id(*, ticket_id: str, state: Any, questions: str, provenance: Provenance) -> str:
+    """Return the id that every evaluation of the same ticket by the same worker shares.
+
+    Args:
+        ticket_id: the ticket's.
+        state: the ticket's state.
+        questions: the hash of the ticket's questions.
+        provenance: whose model and prompt hashes count.
+
+    Returns:
+        The first 32 hex digits of the SHA-256 over ticket id and hashes.
+    """
+    parts = [
+        ticket_id,
+        canonical_sha256(state),
+        questions,
+        provenance.model.sha256,
+        provenance.prompt.sha256,
+        "",  # the policy's hash; there is none yet
+    ]
+    return canonical_sha256(parts)[:32]
+
+
+def rejection(
+    fault: Rejected, *, ticket_id: str, body: str, ticket: Ticket | None, provenance: Provenance
+) -> Outcome:
+    """Word the rejection of a ticket.
+
+    Args:
+        fault: the reason.
+        ticket_id: the ticket's id, or the message's when the ticket could not be read.
+        body: the raw body, which identifies the rejection when the ticket could not be read.
+        ticket: the ticket, when it could be read.
+        provenance: of the worker.
+    """
+    return Outcome(
+        schema=SCHEMA,
+        outcome_id=outcome_id(
+            ticket_id=ticket_id, state=body, questions=fault.code, provenance=provenance
+        ),
+        ticket_id=ticket_id,
+        status="rejected",
+        error=Fault(code=fault.code, message=fault.message, where=fault.where),
+        metadata=ticket.metadata if ticket else {},
+        provenance=provenance,
+    )

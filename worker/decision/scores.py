@@ -1,0 +1,89 @@
+"""From label logits to probabilities, and from probabilities to confidence."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """What the engine read at the last token of one branch.
+
+    Attributes:
+        label_logits: one for each label, in the order the labels were given.
+        log_sum_exp: logarithm of the sum of exponentials over the whole vocabulary.
+        top_token: the id of the most likely token of the whole vocabulary.
+    """
+
+    label_logits: tuple[float, ...]
+    log_sum_exp: float
+    top_token: int
+
+
+@dataclass(frozen=True, slots=True)
+class Scores:
+    """The distribution over one question's options.
+
+    Attributes:
+        probabilities: one for each option in request order; they sum to 1.
+        label_mass: share of the model's whole distribution that fell on the labels, 0 to 1.
+    """
+
+    probabilities: tuple[float, ...]
+    label_mass: float
+
+    @property
+    def best(self) -> int:
+        """The index of the most likely option; the first in request order on a tie."""
+        return self.probabilities.index(max(self.probabilities))
+
+
+def softmax(logits: Sequence[float], temperature: float = 1.0) -> tuple[float, ...]:
+    """Return ``exp(x/T) / sum(exp(x/T))``, shifted by the maximum so that nothing overflows."""
+    top = max(logits)
+    weights = [math.exp((logit - top) / temperature) for logit in logits]
+    total = math.fsum(weights)
+    return tuple(weight / total for weight in weights)
+
+
+def score_reading(reading: Reading, temperature: float = 1.0) -> Scores:
+    """Turn one reading into scores."""
+    top = max(reading.label_logits)
+    labels = top + math.log(math.fsum(math.exp(x - top) for x in reading.label_logits))
+    return Scores(
+        probabilities=softmax(reading.label_logits, temperature),
+        label_mass=min(1.0, math.exp(labels - reading.log_sum_exp)),
+    )
+
+
+def choice_confidence(probabilities: Sequence[float]) -> float:
+    """Return ``(max p - 1/n) / (1 - 1/n)``, the normalised peak; 1 for a single option."""
+    count = len(probabilities)
+    if count == 1:
+        return 1.0
+    return _unit((max(probabilities) - 1 / count) / (1 - 1 / count))
+
+
+def score_confidence(probabilities: Sequence[float]) -> float:
+    """Return ``max(0, 1 - sum(p_i * |i - mode|) / D)``; 1 for a single level.
+
+    D is the mean distance of the uniform distribution to its centre,
+    ``(1/n) * sum(|i - (n-1)/2|)``.
+    """
+    count = len(probabilities)
+    if count == 1:
+        return 1.0
+    mode = list(probabilities).index(max(probabilities))
+    spread = math.fsum(p * abs(level - mode) for level, p in enumerate(probabilities))
+    uniform = math.fsum(abs(level - (count - 1) / 2) for level in range(count)) / count
+    return _unit(1 - spread / uniform)
+
+
+def expected_level(probabilities: Sequence[float]) -> float:
+    """Return ``sum(i * p_i)``."""
+    return math.fsum(level * p for level, p in enumerate(probabilities))
+
+
+def _unit(value: float) -> float:
+    """Return *value* held to 0..1, which rounding may have left by an ulp."""
+    return min(1.0, max(0.0, value))

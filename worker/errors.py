@@ -1,0 +1,116 @@
+"""The error tree, named for what its catcher does about it.
+
+::
+
+    WorkerError
+    ├─ UsageError        wrong usage, settings or input files        exit code 2
+    ├─ CannotRun         this build or this model cannot run here    exit code 3
+    ├─ AwsUnusable       credentials, region, queue, topic           exit code 4
+    ├─ EngineFailed      the engine failed and stayed broken         exit code 5
+    ├─ Rejected          this ticket can never succeed: say why, once
+    ├─ Retryable         not now: come back later
+    │  ├─ EngineBusy     more tokens are waiting than the door lets in
+    │  ├─ DecodeFailed   llama.cpp refused a call twice
+    │  ├─ DeadlinePassed the answer would come too late
+    │  └─ AwsUnavailable a call to AWS failed and may work later
+    └─ LeaseLost         the delivery is someone else's now: touch nothing
+
+No message ever holds text of a ticket: messages name places, counts and limits.
+"""
+
+from enum import IntEnum
+
+
+class ExitCode(IntEnum):
+    """What the process tells its supervisor."""
+
+    DONE = 0
+    BUG = 1
+    USAGE = 2
+    CANNOT_RUN = 3
+    AWS_UNUSABLE = 4
+    ENGINE_FAILED = 5
+    DRAINED_UNFINISHED = 6
+    FELL_SHORT = 7
+
+
+class WorkerError(Exception):
+    """Base of every error the worker raises on purpose; never raised itself."""
+
+    exit_code = ExitCode.BUG
+
+
+class UsageError(WorkerError):
+    """The command line, the settings or an input file is wrong."""
+
+    exit_code = ExitCode.USAGE
+
+
+class CannotRun(WorkerError):
+    """This build of llama.cpp, or this model, cannot run on this machine."""
+
+    exit_code = ExitCode.CANNOT_RUN
+
+
+class AwsUnusable(WorkerError):
+    """AWS cannot be used as configured; trying again will not help."""
+
+    exit_code = ExitCode.AWS_UNUSABLE
+
+
+class EngineFailed(WorkerError):
+    """The engine failed and could not be rebuilt; the process is finished."""
+
+    exit_code = ExitCode.ENGINE_FAILED
+
+
+class Rejected(WorkerError):
+    """A ticket that can never succeed.
+
+    Args:
+        code: a stable, machine-readable word, such as ``invalid_ticket``.
+        message: one sentence for a person, without any text of the ticket.
+        where: the place in the ticket, such as ``questions.team.criteria``; may be empty.
+    """
+
+    def __init__(self, code: str, message: str, where: str = "") -> None:
+        super().__init__(f"{where}: {message}" if where else message)
+        self.code = code
+        self.message = message
+        self.where = where
+
+
+class Retryable(WorkerError):
+    """Work that failed for now and may be tried again; base of the kinds below."""
+
+
+class EngineBusy(Retryable):
+    """The engine's door is closed because too many tokens wait already.
+
+    Args:
+        waiting_tokens: tokens already waiting.
+        limit_tokens: the most that may wait.
+    """
+
+    def __init__(self, waiting_tokens: int, limit_tokens: int) -> None:
+        super().__init__(
+            f"the engine is busy: {waiting_tokens} tokens wait, at most {limit_tokens} may"
+        )
+        self.waiting_tokens = waiting_tokens
+        self.limit_tokens = limit_tokens
+
+
+class DecodeFailed(Retryable):
+    """llama.cpp refused a call, also on a rebuilt context."""
+
+
+class DeadlinePassed(Retryable):
+    """The work was given up because its answer would come too late."""
+
+
+class AwsUnavailable(Retryable):
+    """A call to AWS failed in a way that may pass."""
+
+
+class LeaseLost(WorkerError):
+    """The delivery's visibility ran out or was refused; it belongs to someone else."""
