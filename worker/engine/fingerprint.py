@@ -1,0 +1,84 @@
+"""What exactly answered: the model file's checksum, the build, the hardware."""
+
+import hashlib
+import json
+import platform
+from dataclasses import dataclass
+from pathlib import Path
+
+import psutil
+
+_BLOCK_BYTES = 1 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class ModelFile:
+    """A model file and its checksum."""
+
+    path: Path
+    sha256: str
+    size_bytes: int
+
+
+def fingerprint_model(path: Path, cache_dir: Path) -> ModelFile:
+    """Checksum a model file; the result is kept by path, size and modification time.
+
+    Args:
+        path: an existing file.
+        cache_dir: where results are kept; made when missing. A folder that cannot be written
+            costs time at the next start, nothing else.
+    """
+    path = path.resolve()
+    status = path.stat()
+    key = f"{path}|{status.st_size}|{status.st_mtime_ns}"
+    kept = cache_dir / "checksums" / f"{hashlib.sha256(key.encode()).hexdigest()}.json"
+    checksum = _kept(kept, key)
+    if checksum is None:
+        checksum = sha256_of(path)
+        _keep(kept, key, checksum)
+    return ModelFile(path, checksum, status.st_size)
+
+
+def sha256_of(path: Path) -> str:
+    """Return the hex SHA-256 of a file."""
+    digest = hashlib.sha256()
+    with path.open("rb") as file:
+        while block := file.read(_BLOCK_BYTES):
+            digest.update(block)
+    return digest.hexdigest()
+
+
+def hardware() -> str:
+    """Return the processor's name and its number of physical cores."""
+    cores = psutil.cpu_count(logical=False) or psutil.cpu_count() or 1
+    return f"{_processor()} ({cores} cores, {platform.machine()})"
+
+
+def _processor() -> str:
+    try:
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+    except OSError:
+        lines = []
+    for line in lines:
+        name, _, value = line.partition(":")
+        if name.strip() == "model name":
+            return value.strip()
+    return platform.processor() or "unknown processor"
+
+
+def _kept(file: Path, key: str) -> str | None:
+    try:
+        found = json.loads(file.read_text())
+    except (OSError, ValueError):
+        return None
+    return str(found["sha256"]) if found.get("key") == key else None
+
+
+def _keep(file: Path, key: str, checksum: str) -> None:
+    try:
+        file.parent.mkdir(parents=True, exist_ok=True)
+        unfinished = file.with_suffix(".unfinished")
+        unfinished.write_text(json.dumps({"key": key, "sha256": checksum}))
+        unfinished.replace(file)
+    except OSError:
+        return

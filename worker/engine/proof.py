@@ -1,0 +1,108 @@
+"""Prove in a child process that this build of llama.cpp can run this model on this machine.
+
+A build for another processor dies with an illegal instruction at its first decode, a build whose
+libraries are missing dies at import, and some broken models crash llama.cpp. A child takes the
+crash; the parent turns it into one sentence with the remedy. Run as
+``python -m worker.engine.proof MODEL GPU_LAYERS``.
+"""
+
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+from worker.engine.options import ModelOptions
+from worker.errors import CannotRun, ExitCode
+
+_TIMEOUT_SECONDS = 600
+_MAGIC = b"GGUF"
+_CONTEXT_TOKENS = 64
+
+_REBUILD = (
+    "rebuild llama-cpp-python for this machine: `make setup` in a checkout, or pip install"
+    " --no-binary llama-cpp-python with CFLAGS and CXXFLAGS set to"
+    ' "-mno-amx-tile -mno-amx-int8 -mno-amx-bf16" on x86-64'
+)
+
+
+def check_file(path: Path, memory_bytes: int) -> int:
+    """Check what can be known of a model file without llama.cpp; return its size in bytes.
+
+    Raises:
+        CannotRun: no such file, not GGUF, or larger than *memory_bytes*.
+    """
+    try:
+        with path.open("rb") as file:
+            magic = file.read(len(_MAGIC))
+        size = path.stat().st_size
+    except OSError as error:
+        raise CannotRun(f"the model {path} cannot be read: {error.strerror}") from error
+    if magic != _MAGIC:
+        raise CannotRun(f"the model {path} is not a GGUF file")
+    if size > memory_bytes:
+        raise CannotRun(
+            f"the model {path} needs {size / 2**30:.1f} GiB of memory for its weights alone,"
+            f" {memory_bytes / 2**30:.1f} GiB are free"
+        )
+    return size
+
+
+def prove_build(path: Path, gpu_layers: int) -> None:
+    """Load *path* and decode a few tokens in a child process; blocks until it ends.
+
+    Raises:
+        CannotRun: the child crashed or refused, with the reason and the remedy.
+    """
+    command = [sys.executable, "-m", "worker.engine.proof", str(path), str(gpu_layers)]
+    try:
+        child = subprocess.run(  # noqa: S603 - our own module
+            command, capture_output=True, text=True, timeout=_TIMEOUT_SECONDS, check=False
+        )
+    except subprocess.TimeoutExpired:
+        raise CannotRun(
+            f"llama.cpp did not decode its first tokens within {_TIMEOUT_SECONDS} seconds"
+        ) from None
+    if child.returncode == ExitCode.DONE:
+        return
+    if child.returncode == ExitCode.CANNOT_RUN:
+        raise CannotRun(child.stdout.strip())
+    if child.returncode == -signal.SIGILL:
+        raise CannotRun(
+            "this build of llama.cpp uses instructions that this processor does not run"
+            f" (illegal instruction); {_REBUILD}"
+        )
+    if child.returncode < 0:
+        name = signal.Signals(-child.returncode).name
+        raise CannotRun(
+            f"llama.cpp crashed at its first decode ({name}): the model file may be broken,"
+            f" or the build may not fit this machine; {_REBUILD}"
+        )
+    lines = child.stderr.strip().splitlines() or ["it gave no reason"]
+    raise CannotRun(f"llama.cpp cannot be loaded: {lines[-1]}; {_REBUILD}")
+
+
+def main(path: str, gpu_layers: str) -> int:
+    """Be the child."""
+    # Imported here, so that the parent can call prove_build before it loads llama.cpp itself.
+    from worker.engine.exact import TRUNK
+    from worker.engine.llama import Context, Model
+
+    options = ModelOptions(context_tokens=_CONTEXT_TOKENS, threads=1, gpu_layers=int(gpu_layers))
+    try:
+        with Model.load(Path(path), options) as model:
+            if not model.is_decoder:
+                raise CannotRun(
+                    f"a model of architecture {model.architecture} does not predict a next token;"
+                    " serve encoder models through llama-server"
+                )
+            with Context(model, options) as context:
+                context.decode([0, 1, 2, 3], position=0, sequence=TRUNK, read=True)
+                context.read([0])
+    except CannotRun as error:
+        sys.stdout.write(str(error))
+        return ExitCode.CANNOT_RUN
+    return ExitCode.DONE
+
+
+if __name__ == "__main__":
+    sys.exit(main(*sys.argv[1:]))

@@ -1,0 +1,55 @@
+"""Every metric, declared once; names stay."""
+
+from prometheus_client import REGISTRY, Counter, Gauge, Histogram, Info
+from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
+
+_SECONDS = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 20, 40, 60, 120, 300)
+
+DELIVERIES_RECEIVED = Counter(
+    "decision_deliveries_received_total", "Deliveries received from the queue"
+)
+DELIVERIES_IN_HAND = Gauge("decision_deliveries_in_hand", "Deliveries held now")
+DELIVERIES_FINISHED = Counter(
+    "decision_deliveries_finished_total",
+    "Deliveries by how they ended: decided, rejected, kept, released, lost or failed",
+    ["result"],
+)
+LEASE_EXTENSIONS = Counter(
+    "decision_lease_extensions_total", "Extensions of leases, by result", ["result"]
+)
+LAST_POLL = Gauge(
+    "decision_last_successful_poll_timestamp_seconds", "When the last poll succeeded, Unix time"
+)
+POLL_FAILURES = Counter("decision_poll_failures_total", "Polls that failed")
+QUEUE_WAIT_SECONDS = Histogram(
+    "decision_queue_wait_seconds",
+    "From the producer's send to our receive",
+    buckets=(*_SECONDS, 900, 3600, 14400, 86400),
+)
+TICKET_SECONDS = Histogram(
+    "decision_ticket_seconds", "From receive to delete, by face", ["face"], buckets=_SECONDS
+)
+DECISIONS = Counter(
+    "decision_decisions_total",
+    "Questions answered, by type and disposition",
+    ["type", "disposition"],
+)
+EVALUATED_TOKENS = Counter("decision_evaluated_tokens_total", "Tokens decoded")
+ENGINE_WAITING_TOKENS = Gauge(
+    "decision_engine_waiting_tokens", "Tokens that wait at the engine's door"
+)
+ENGINE_SECONDS = Histogram(
+    "decision_engine_seconds", "An evaluation, by phase", ["phase"], buckets=_SECONDS
+)
+DECODE_FAILURES = Counter("decision_decode_failures_total", "Calls that llama.cpp refused")
+HTTP_REQUESTS = Counter(
+    "decision_http_requests_total", "Requests, by route and status code", ["route", "code"]
+)
+MODEL = Info("decision_model", "The model that answers")
+
+CONTENT_TYPE = CONTENT_TYPE_LATEST
+
+
+def exposition() -> bytes:
+    """Return all metrics in Prometheus' text format."""
+    return generate_latest(REGISTRY)

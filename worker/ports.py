@@ -1,0 +1,159 @@
+"""What the story needs from the outside: the engine, the inbox, the publisher."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Protocol
+
+from worker.decision.attributes import Attribute
+from worker.decision.scores import Reading
+from worker.decision.text import PromptText
+
+
+class Lane(StrEnum):
+    """Who waits for an answer; the interactive lane goes first."""
+
+    INTERACTIVE = "interactive"
+    BATCH = "batch"
+
+
+@dataclass(frozen=True, slots=True)
+class Branch:
+    """One full prompt and the label tokens to read at its end."""
+
+    prompt: PromptText
+    label_tokens: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Evaluation:
+    """Everything the engine needs for one ticket.
+
+    Attributes:
+        probes: two fixed questions rendered over the ticket's state; the tokens that both begin
+            with are the trunk, which therefore depends on template and state alone.
+        branches: one for each question and option order.
+    """
+
+    probes: tuple[PromptText, PromptText]
+    branches: tuple[Branch, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """What the engine read.
+
+    Attributes:
+        readings: one for each branch, in order.
+        input_tokens: tokens of all full prompts together.
+        evaluated_tokens: tokens that were decoded.
+        waiting_seconds: time from the door to the first call.
+        evaluation_seconds: time from the first call to the last reading.
+    """
+
+    readings: tuple[Reading, ...]
+    input_tokens: int
+    evaluated_tokens: int
+    waiting_seconds: float
+    evaluation_seconds: float
+
+
+class Engine(Protocol):
+    """Turns prompts into label logits."""
+
+    async def score(
+        self, evaluation: Evaluation, lane: Lane, deadline: float | None = None
+    ) -> Reply:
+        """Evaluate all branches of one ticket.
+
+        Args:
+            evaluation: the ticket's prompts.
+            lane: who waits.
+            deadline: event-loop time after which the answer is useless.
+
+        Raises:
+            Rejected: a prompt does not fit the context.
+            EngineBusy: too many tokens wait already.
+            DeadlinePassed: the deadline passed before the last reading.
+            DecodeFailed: llama.cpp refused a call twice.
+            EngineFailed: the engine is broken for good.
+        """
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Delivery:
+    """One receipt of one SQS message.
+
+    Attributes:
+        asked_at: event-loop time just before the receive was sent; the lease counts from here.
+        sent_at: Unix time at which the producer sent the message, in seconds.
+        receive_count: how often SQS has handed the message out, this time included.
+    """
+
+    message_id: str
+    receipt_handle: str = field(repr=False)
+    body: str = field(repr=False)
+    receive_count: int
+    sent_at: float
+    asked_at: float
+    group_id: str | None = None
+
+
+class Inbox(Protocol):
+    """A queue of tickets."""
+
+    async def receive(self, most: int) -> Sequence[Delivery]:
+        """Wait for up to *most* deliveries (at most ten); empty when none came in time.
+
+        Raises:
+            AwsUnavailable: the poll failed and may work later.
+            AwsUnusable: the poll was refused for good.
+        """
+        ...
+
+    async def extend(self, deliveries: Sequence[Delivery], seconds: int) -> Sequence[Delivery]:
+        """Hide *deliveries* (at most ten) for *seconds* from now; return those definitely refused.
+
+        Raises:
+            AwsUnavailable: the call failed as a whole and may work later.
+        """
+        ...
+
+    async def release(self, delivery: Delivery, delay_seconds: int) -> None:
+        """Give a delivery back, to be received again after *delay_seconds*."""
+        ...
+
+    async def delete(self, delivery: Delivery) -> None:
+        """Take a finished delivery off the queue."""
+        ...
+
+    async def dead_letter(self, delivery: Delivery, reason: Mapping[str, str]) -> None:
+        """Copy a delivery to the dead-letter queue with *reason* as attributes."""
+        ...
+
+
+class Publisher(Protocol):
+    """A topic that outcomes are published to."""
+
+    async def publish(
+        self,
+        message: str,
+        attributes: Mapping[str, Attribute],
+        *,
+        outcome_id: str,
+        group_id: str | None,
+    ) -> None:
+        """Publish one outcome.
+
+        Args:
+            message: the outcome as JSON text.
+            attributes: for subscribers' filter policies.
+            outcome_id: by which a FIFO topic drops repeats.
+            group_id: the ticket's message group, carried on to the topic.
+
+        Raises:
+            AwsUnavailable: the call failed and may work later.
+            Rejected: the outcome is larger than the topic takes.
+        """
+        ...
