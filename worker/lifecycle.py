@@ -1,0 +1,89 @@
+"""The process's life: its phase, the one stop event, the signals that set it."""
+
+import asyncio
+import os
+import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
+from enum import StrEnum
+
+import structlog
+
+from worker.errors import ExitCode, WorkerError
+
+_log = structlog.get_logger()
+
+
+class Phase(StrEnum):
+    """Where the process is in its life."""
+
+    STARTING = "starting"
+    READY = "ready"
+    DRAINING = "draining"
+    STOPPED = "stopped"
+
+
+class Lifecycle:
+    """Every reason to stop becomes one event; whoever runs reads only that.
+
+    Attributes:
+        stopping: set once, never cleared.
+        failure: the error that ended the process, when one did.
+    """
+
+    def __init__(self) -> None:
+        self.phase = Phase.STARTING
+        self.stopping = asyncio.Event()
+        self.failure: WorkerError | None = None
+        self.unfinished = 0
+
+    def ready(self) -> None:
+        """Enter the phase in which work is taken, unless a stop came first."""
+        if not self.stopping.is_set():
+            self.phase = Phase.READY
+            _log.info("ready")
+
+    def stop(self, reason: str) -> None:
+        """Begin to drain; a second call changes nothing."""
+        if self.stopping.is_set():
+            return
+        self.phase = Phase.DRAINING
+        self.stopping.set()
+        _log.info("drain_started", reason=reason)
+
+    def fail(self, error: WorkerError) -> None:
+        """Begin to drain because of *error*; the first one decides the exit code."""
+        if self.failure is None:
+            self.failure = error
+            _log.error("failed", error=str(error))
+        self.stop(type(error).__name__)
+
+    def stopped(self) -> None:
+        """Enter the last phase: everything is closed."""
+        self.phase = Phase.STOPPED
+        _log.info("stopped", unfinished=self.unfinished)
+
+    def exit_code(self) -> ExitCode:
+        """Return what to tell the supervisor."""
+        if self.failure is not None:
+            return self.failure.exit_code
+        return ExitCode.DRAINED_UNFINISHED if self.unfinished else ExitCode.DONE
+
+    @contextmanager
+    def signals(self) -> Iterator[None]:
+        """Drain on the first SIGTERM or SIGINT; exit at once on the second."""
+        loop = asyncio.get_running_loop()
+        numbers = (signal.SIGTERM, signal.SIGINT)
+        for number in numbers:
+            loop.add_signal_handler(number, self._on_signal, number)
+        try:
+            yield
+        finally:
+            for number in numbers:
+                loop.remove_signal_handler(number)
+
+    def _on_signal(self, number: signal.Signals) -> None:
+        if self.stopping.is_set():
+            _log.warning("exit_at_once", signal=number.name)
+            os._exit(128 + number)
+        self.stop(number.name)

@@ -1,0 +1,1 @@
+"""The queue face: receive, hold, publish, delete."""

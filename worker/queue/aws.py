@@ -1,0 +1,122 @@
+"""Open AWS clients, and translate what botocore raises, once."""
+
+from collections.abc import Iterator
+from contextlib import AbstractAsyncContextManager, contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import aioboto3
+from aiobotocore.config import AioConfig
+from aiohttp import ClientError as HttpError
+from botocore.exceptions import (
+    BotoCoreError,
+    ClientError,
+    NoCredentialsError,
+    NoRegionError,
+    PartialCredentialsError,
+)
+
+from worker.errors import AwsUnavailable, AwsUnusable
+
+if TYPE_CHECKING:
+    from types_aiobotocore_sns.client import SNSClient
+    from types_aiobotocore_sqs.client import SQSClient
+
+# Refusals that no later attempt will change.
+_DEFINITE = frozenset(
+    {
+        "AWS.SimpleQueueService.NonExistentQueue",
+        "QueueDoesNotExist",
+        "AccessDenied",
+        "AccessDeniedException",
+        "AuthorizationError",
+        "InvalidAddress",
+        "InvalidClientTokenId",
+        "InvalidParameter",
+        "KmsAccessDenied",
+        "NotFound",
+        "SignatureDoesNotMatch",
+        "UnrecognizedClientException",
+    }
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Connection:
+    """How AWS is reached.
+
+    Attributes:
+        session: carries credentials and region.
+        endpoint_url: where to call instead of AWS; None leaves it to ``AWS_ENDPOINT_URL``.
+    """
+
+    session: aioboto3.Session
+    endpoint_url: str | None = None
+
+    def check_region(self) -> None:
+        """Check that a region is configured.
+
+        Raises:
+            AwsUnusable: none is.
+        """
+        if self.session.region_name is None:
+            raise AwsUnusable("no AWS region: set AWS_REGION, or a region in the AWS profile")
+
+    def sqs(self, config: AioConfig) -> "AbstractAsyncContextManager[SQSClient]":
+        """Return a client for SQS, to be entered."""
+        return self.session.client("sqs", endpoint_url=self.endpoint_url, config=config)
+
+    def sns(self, config: AioConfig) -> "AbstractAsyncContextManager[SNSClient]":
+        """Return a client for SNS, to be entered."""
+        return self.session.client("sns", endpoint_url=self.endpoint_url, config=config)
+
+
+def poll_config(wait_seconds: int) -> AioConfig:
+    """Return the client configuration for long polls: one attempt, which outlasts the wait."""
+    return AioConfig(
+        connect_timeout=5,
+        read_timeout=wait_seconds + 10,
+        retries={"mode": "standard", "total_max_attempts": 1},
+        max_pool_connections=2,
+    )
+
+
+def call_config(connections: int) -> AioConfig:
+    """Return the client configuration for short calls."""
+    return AioConfig(
+        connect_timeout=5,
+        read_timeout=10,
+        retries={"mode": "standard", "total_max_attempts": 3},
+        max_pool_connections=connections,
+    )
+
+
+@contextmanager
+def aws_errors(doing: str, *, starting: bool = False) -> Iterator[None]:
+    """Translate errors of AWS calls.
+
+    Args:
+        doing: what was tried, such as ``receive from the queue``.
+        starting: whether the worker is only starting, when nothing should be tried again.
+
+    Raises:
+        AwsUnusable: trying again will not help, or the worker is starting.
+        AwsUnavailable: anything else.
+    """
+    try:
+        yield
+    except (NoCredentialsError, NoRegionError, PartialCredentialsError) as error:
+        raise AwsUnusable(f"cannot {doing}: {error}") from error
+    except ClientError as error:
+        fault: Any = error.response.get("Error", {})
+        code = str(fault.get("Code", "unknown"))
+        definite = starting or code in _DEFINITE
+        message = f"cannot {doing}: AWS says {code}"
+        raise (AwsUnusable if definite else AwsUnavailable)(message) from error
+    except (BotoCoreError, HttpError, OSError, TimeoutError) as error:
+        message = f"cannot {doing}: {_in_one_line(error)}"
+        raise (AwsUnusable if starting else AwsUnavailable)(message) from error
+
+
+def _in_one_line(error: Exception) -> str:
+    return (str(error) or type(error).__name__).splitlines()[0]

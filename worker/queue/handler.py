@@ -1,0 +1,151 @@
+"""Carry one delivery from lease to delete, and decide what each failure means."""
+
+import asyncio
+import random
+import time
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Literal
+
+import structlog
+
+from worker import metrics
+from worker.decision.attributes import outcome_attributes
+from worker.decision.outcome import Outcome
+from worker.decision.ticket import Ticket, parse_ticket
+from worker.errors import (
+    AwsUnavailable,
+    AwsUnusable,
+    EngineFailed,
+    LeaseLost,
+    Rejected,
+    Retryable,
+    WorkerError,
+)
+from worker.evaluator import Evaluator
+from worker.lifecycle import Lifecycle
+from worker.ports import Delivery, Inbox, Lane, Publisher
+from worker.queue.lease import Leases
+
+_log = structlog.get_logger()
+
+_FIRST_BACKOFF_SECONDS = 2
+
+
+@dataclass(frozen=True, slots=True)
+class Handler:
+    """Publishes, then deletes, and only while the lease is held.
+
+    Attributes:
+        has_dead_letter_queue: whether rejected deliveries are copied to one.
+        on_reject: what becomes of a rejected delivery when there is none.
+        max_backoff_seconds: the longest delay before a released delivery returns.
+        max_body_bytes: the largest ticket to accept.
+    """
+
+    inbox: Inbox
+    publisher: Publisher
+    leases: Leases
+    evaluator: Evaluator
+    lifecycle: Lifecycle
+    has_dead_letter_queue: bool
+    on_reject: Literal["keep", "publish"]
+    max_backoff_seconds: int
+    max_body_bytes: int
+
+    async def carry(self, delivery: Delivery) -> None:
+        """Carry *delivery* to its end; raises nothing but cancellation."""
+        started_at = time.monotonic()
+        if delivery.sent_at:
+            metrics.QUEUE_WAIT_SECONDS.observe(max(0.0, time.time() - delivery.sent_at))
+        with (
+            structlog.contextvars.bound_contextvars(
+                message_id=delivery.message_id, receive_count=delivery.receive_count
+            ),
+            metrics.DELIVERIES_IN_HAND.track_inprogress(),
+        ):
+            result = await self._finish(delivery)
+            seconds = time.monotonic() - started_at
+            metrics.DELIVERIES_FINISHED.labels(result).inc()
+            metrics.TICKET_SECONDS.labels("queue").observe(seconds)
+            _log.info("delivery_finished", result=result, seconds=round(seconds, 3))
+
+    async def release_now(self, delivery: Delivery) -> None:
+        """Give back a delivery that was not begun, or whose work was cut off."""
+        with suppress(AwsUnavailable, AwsUnusable):  # else its visibility runs out by itself
+            await self.inbox.release(delivery, 0)
+
+    async def _finish(self, delivery: Delivery) -> str:
+        """Return how the delivery ended: the failure table of the README, in code."""
+        try:
+            async with self.leases.hold(delivery):
+                return await self._settle(delivery)
+        except LeaseLost:
+            return "lost"
+        except asyncio.CancelledError:
+            metrics.DELIVERIES_FINISHED.labels("released").inc()
+            await self.release_now(delivery)
+            raise
+        except (EngineFailed, AwsUnusable) as error:
+            self.lifecycle.fail(error)
+            await self.release_now(delivery)
+            return "released"
+        except Retryable as error:
+            return await self._back_off(delivery, error)
+        except Exception as error:  # noqa: BLE001
+            # A bug must not take the other deliveries along; this one ends in the dead letters.
+            _log.exception("delivery_failed")
+            await self._back_off(delivery, error)
+            return "failed"
+
+    async def _settle(self, delivery: Delivery) -> str:
+        ticket: Ticket | None = None
+        try:
+            ticket = parse_ticket(
+                delivery.body, default_id=delivery.message_id, max_bytes=self.max_body_bytes
+            )
+            outcome = await self.evaluator.evaluate(ticket, Lane.BATCH)
+            await self._publish(outcome, delivery)
+        except Rejected as fault:
+            return await self._reject(delivery, ticket, fault)
+        for answer in (outcome.answers or {}).values():
+            metrics.DECISIONS.labels(answer.type, answer.verdict.disposition).inc()
+        await self.inbox.delete(delivery)
+        return "decided"
+
+    async def _reject(self, delivery: Delivery, ticket: Ticket | None, fault: Rejected) -> str:
+        _log.warning("ticket_rejected", code=fault.code, where=fault.where, error=fault.message)
+        if self.has_dead_letter_queue:
+            reason = {"code": fault.code, "where": fault.where, "message": fault.message}
+            await self.inbox.dead_letter(delivery, reason)
+        elif self.on_reject == "keep":
+            await self._back_off(delivery, fault)
+            return "kept"
+        ticket_id = ticket.ticket_id if ticket else delivery.message_id
+        outcome = self.evaluator.reject(
+            fault, ticket_id=ticket_id, body=delivery.body, ticket=ticket
+        )
+        await self._publish(outcome, delivery)
+        await self.inbox.delete(delivery)
+        return "rejected"
+
+    async def _publish(self, outcome: Outcome, delivery: Delivery) -> None:
+        await self.publisher.publish(
+            outcome.as_json(),
+            outcome_attributes(outcome),
+            outcome_id=outcome.outcome_id,
+            group_id=delivery.group_id,
+        )
+
+    async def _back_off(self, delivery: Delivery, error: Exception) -> str:
+        """Release with exponential backoff and full jitter by receive count."""
+        longest = min(
+            self.max_backoff_seconds,
+            _FIRST_BACKOFF_SECONDS * 2 ** min(delivery.receive_count, 32),
+        )
+        delay = random.randint(1, longest)  # noqa: S311 - spreads load, keeps no secret
+        reason = str(error) if isinstance(error, WorkerError) else type(error).__name__
+        _log.warning("delivery_released", delay_seconds=delay, reason=reason)
+        with suppress(AwsUnavailable, AwsUnusable):  # else its visibility runs out by itself
+            await self.inbox.release(delivery, delay)
+        return "released"

@@ -1,0 +1,83 @@
+"""Hold deliveries: extend them while they are held, cancel their work when they are lost."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import structlog
+
+from worker import metrics
+from worker.errors import AwsUnavailable, AwsUnusable, LeaseLost
+from worker.ports import Delivery, Inbox
+
+_EXTEND_AT_ONCE = 10  # entries of one SQS batch call
+
+_log = structlog.get_logger()
+
+
+class Leases:
+    """All deliveries that are held now, and the heartbeat that extends them.
+
+    A lease is a timeout that each accepted extension pushes back. It counts from when the receive
+    or the extension was *asked for*: the queue's clock starts no earlier.
+
+    Args:
+        inbox: where extensions are sent.
+        visibility_seconds: how long one extension holds.
+        heartbeat_seconds: between two extensions.
+    """
+
+    def __init__(self, inbox: Inbox, *, visibility_seconds: int, heartbeat_seconds: float) -> None:
+        self._inbox = inbox
+        self._visibility_seconds = visibility_seconds
+        self._heartbeat_seconds = heartbeat_seconds
+        self._held: dict[Delivery, asyncio.Timeout] = {}
+
+    @asynccontextmanager
+    async def hold(self, delivery: Delivery) -> AsyncIterator[None]:
+        """Hold *delivery* while the body runs; the body is cancelled when the lease is lost.
+
+        Raises:
+            LeaseLost: the visibility ran out, or an extension was definitely refused.
+        """
+        deadline = asyncio.timeout_at(delivery.asked_at + self._visibility_seconds)
+        try:
+            async with deadline:
+                self._held[delivery] = deadline
+                try:
+                    yield
+                finally:
+                    del self._held[delivery]
+        except TimeoutError:
+            if deadline.expired():
+                raise LeaseLost("the delivery's visibility ran out") from None
+            raise
+
+    async def beat(self) -> None:
+        """Extend what is held, again and again, until cancelled."""
+        while True:
+            await asyncio.sleep(self._heartbeat_seconds)
+            await self._extend_all()
+
+    async def _extend_all(self) -> None:
+        held = list(self._held)
+        tens = [held[i : i + _EXTEND_AT_ONCE] for i in range(0, len(held), _EXTEND_AT_ONCE)]
+        # Side by side, so that one slow call does not make the others late.
+        await asyncio.gather(*map(self._extend, tens))
+
+    async def _extend(self, deliveries: list[Delivery]) -> None:
+        asked_at = asyncio.get_running_loop().time()
+        try:
+            refused = set(await self._inbox.extend(deliveries, self._visibility_seconds))
+        except (AwsUnavailable, AwsUnusable) as error:
+            # Survived: the leases still run until their deadlines.
+            metrics.LEASE_EXTENSIONS.labels("failed").inc(len(deliveries))
+            _log.warning("extension_failed", error=str(error), deliveries=len(deliveries))
+            return
+        for delivery in deliveries:
+            lost = delivery in refused
+            metrics.LEASE_EXTENSIONS.labels("refused" if lost else "extended").inc()
+            deadline = self._held.get(delivery)
+            if deadline is not None and not deadline.expired():
+                # A deadline that has come cancels the body at the loop's next turn.
+                deadline.reschedule(asked_at if lost else asked_at + self._visibility_seconds)

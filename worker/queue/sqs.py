@@ -1,0 +1,203 @@
+"""The inbox on Amazon SQS."""
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from worker import metrics
+from worker.errors import AwsUnusable
+from worker.ports import Delivery
+from worker.queue.aws import Connection, aws_errors, call_config, poll_config
+
+if TYPE_CHECKING:
+    from types_aiobotocore_sqs.client import SQSClient
+
+BATCH = 10
+"""The most entries of one SQS batch call."""
+
+_DEFAULT_VISIBILITY_SECONDS = 30
+
+
+@dataclass(frozen=True, slots=True)
+class QueueFacts:
+    """What the worker learns of its queue at start.
+
+    Attributes:
+        visibility_seconds: the queue's own visibility timeout.
+        dead_letter_url: the queue's dead-letter queue, when it has one.
+    """
+
+    visibility_seconds: int
+    dead_letter_url: str | None
+
+
+class SqsInbox:
+    """One queue.
+
+    Args:
+        polls: the client for long polls, which nothing else may wait behind.
+        calls: the client for everything else.
+        queue_url: the queue.
+        facts: as read at start.
+        wait_seconds: how long one poll waits.
+        visibility_seconds: the lease of what is received.
+    """
+
+    def __init__(
+        self,
+        polls: "SQSClient",
+        calls: "SQSClient",
+        queue_url: str,
+        facts: QueueFacts,
+        *,
+        wait_seconds: int,
+        visibility_seconds: int,
+    ) -> None:
+        self._polls = polls
+        self._calls = calls
+        self._queue_url = queue_url
+        self.facts = facts
+        self._wait_seconds = wait_seconds
+        self.visibility_seconds = visibility_seconds
+
+    async def receive(self, most: int) -> Sequence[Delivery]:
+        """Wait for up to *most* deliveries; see :class:`worker.ports.Inbox`."""
+        asked_at = asyncio.get_running_loop().time()
+        with aws_errors("receive from the queue"):
+            answer = await self._polls.receive_message(
+                QueueUrl=self._queue_url,
+                MaxNumberOfMessages=min(most, BATCH),
+                WaitTimeSeconds=self._wait_seconds,
+                VisibilityTimeout=self.visibility_seconds,
+                MessageSystemAttributeNames=[
+                    "ApproximateReceiveCount",
+                    "SentTimestamp",
+                    "MessageGroupId",
+                ],
+            )
+        return [_delivery(message, asked_at) for message in answer.get("Messages", [])]
+
+    async def extend(self, deliveries: Sequence[Delivery], seconds: int) -> Sequence[Delivery]:
+        """Hide *deliveries* for *seconds* from now; return those definitely refused."""
+        with aws_errors("extend leases"):
+            answer = await self._calls.change_message_visibility_batch(
+                QueueUrl=self._queue_url,
+                Entries=[
+                    {
+                        "Id": str(index),
+                        "ReceiptHandle": delivery.receipt_handle,
+                        "VisibilityTimeout": seconds,
+                    }
+                    for index, delivery in enumerate(deliveries)
+                ],
+            )
+        failed = answer.get("Failed", [])
+        return [deliveries[int(entry["Id"])] for entry in failed if entry["SenderFault"]]
+
+    async def release(self, delivery: Delivery, delay_seconds: int) -> None:
+        """Give a delivery back, to be received again after *delay_seconds*."""
+        with aws_errors("release a delivery"):
+            await self._calls.change_message_visibility(
+                QueueUrl=self._queue_url,
+                ReceiptHandle=delivery.receipt_handle,
+                VisibilityTimeout=delay_seconds,
+            )
+
+    async def delete(self, delivery: Delivery) -> None:
+        """Take a finished delivery off the queue."""
+        with aws_errors("delete a delivery"):
+            await self._calls.delete_message(
+                QueueUrl=self._queue_url, ReceiptHandle=delivery.receipt_handle
+            )
+
+    async def dead_letter(self, delivery: Delivery, reason: Mapping[str, str]) -> None:
+        """Copy a delivery to the dead-letter queue with *reason* as attributes."""
+        if self.facts.dead_letter_url is None:
+            raise AwsUnusable("the queue has no dead-letter queue")
+        group: Any = (
+            {"MessageGroupId": delivery.group_id, "MessageDeduplicationId": delivery.message_id}
+            if delivery.group_id
+            else {}
+        )
+        with aws_errors("copy a delivery to the dead-letter queue"):
+            await self._calls.send_message(
+                QueueUrl=self.facts.dead_letter_url,
+                MessageBody=delivery.body,
+                MessageAttributes={
+                    name: {"DataType": "String", "StringValue": value}
+                    for name, value in reason.items()
+                    if value
+                },
+                **group,
+            )
+
+
+@asynccontextmanager
+async def open_inbox(
+    connection: Connection,
+    queue_url: str,
+    *,
+    wait_seconds: int,
+    visibility_seconds: int | None,
+    connections: int,
+) -> AsyncIterator[SqsInbox]:
+    """Open the clients and look at the queue.
+
+    Args:
+        connection: how AWS is reached.
+        queue_url: the queue.
+        wait_seconds: how long one poll waits.
+        visibility_seconds: the lease of what is received; None takes the queue's own.
+        connections: the most calls at once beside polls.
+
+    Raises:
+        AwsUnusable: no credentials, no region, no such queue, not allowed, or not reachable.
+    """
+    connection.check_region()
+    async with (
+        connection.sqs(poll_config(wait_seconds)) as poll_client,
+        connection.sqs(call_config(connections)) as call_client,
+    ):
+        with aws_errors(f"look at the queue {queue_url}", starting=True):
+            facts = await _look_at(call_client, queue_url)
+        yield SqsInbox(
+            poll_client,
+            call_client,
+            queue_url,
+            facts,
+            wait_seconds=wait_seconds,
+            visibility_seconds=visibility_seconds or facts.visibility_seconds,
+        )
+
+
+async def _look_at(client: "SQSClient", queue_url: str) -> QueueFacts:
+    answer = await client.get_queue_attributes(
+        QueueUrl=queue_url, AttributeNames=["VisibilityTimeout", "RedrivePolicy"]
+    )
+    attributes = answer.get("Attributes", {})
+    dead_letter_url = None
+    if policy := attributes.get("RedrivePolicy"):
+        *_, owner, name = json.loads(policy)["deadLetterTargetArn"].split(":")
+        found = await client.get_queue_url(QueueName=name, QueueOwnerAWSAccountId=owner)
+        dead_letter_url = found["QueueUrl"]
+    # A queue's visibility of zero would make every message everyone's.
+    visibility = int(attributes.get("VisibilityTimeout", _DEFAULT_VISIBILITY_SECONDS))
+    return QueueFacts(visibility or _DEFAULT_VISIBILITY_SECONDS, dead_letter_url)
+
+
+def _delivery(message: Any, asked_at: float) -> Delivery:
+    attributes = message.get("Attributes", {})
+    sent_at = int(attributes.get("SentTimestamp", 0)) / 1000
+    metrics.DELIVERIES_RECEIVED.inc()
+    return Delivery(
+        message_id=message["MessageId"],
+        receipt_handle=message["ReceiptHandle"],
+        body=message["Body"],
+        receive_count=int(attributes.get("ApproximateReceiveCount", 1)),
+        sent_at=sent_at,
+        asked_at=asked_at,
+        group_id=attributes.get("MessageGroupId"),
+    )

@@ -1,0 +1,181 @@
+"""Every setting, read once from flags and environment, checked as a whole."""
+
+import difflib
+import os
+from pathlib import Path
+from typing import Annotated, Any, Literal, Self
+
+from pydantic import AfterValidator, Field, ValidationError, model_validator
+from pydantic_settings import BaseSettings, SettingsConfigDict
+
+from worker.errors import UsageError
+
+PREFIX = "WORKER_"
+HEARTBEATS_PER_VISIBILITY = 3
+# Between the last poll's return and the kill: closing clients, flushing logs.
+_STOP_MARGIN_SECONDS = 2
+
+
+_Folder = Annotated[Path, AfterValidator(Path.expanduser)]
+
+
+def _setting(default: Any, group: str, description: str, **limits: Any) -> Any:
+    return Field(default, description=description, json_schema_extra={"group": group}, **limits)
+
+
+class Settings(BaseSettings):
+    """One frozen model: field ``queue_url`` is flag ``--queue-url`` and ``WORKER_QUEUE_URL``."""
+
+    model_config = SettingsConfigDict(
+        env_prefix=PREFIX,
+        env_ignore_empty=False,
+        extra="forbid",
+        frozen=True,
+        hide_input_in_errors=True,
+        protected_namespaces=(),
+    )
+
+    model: Path | None = _setting(None, "Model", "GGUF file; `sample` is the sample model")
+    model_name: str | None = _setting(None, "Model", "name that answers carry [file name]")
+    chat_template: Literal["auto", "none"] = _setting(
+        "auto", "Model", "auto: the GGUF's own when it has one; none: plain text"
+    )
+    contexts: int = _setting(0, "Engine", "llama.cpp contexts; 0: one per core", ge=0, le=64)
+    threads: int = _setting(0, "Engine", "threads of each context; 0: share the cores", ge=0)
+    context_tokens: int = _setting(
+        0, "Engine", "longest prompt; 0: what model and memory allow, up to 16384", ge=0
+    )
+    gpu_layers: int = _setting(0, "Engine", "layers on the GPU; -1: all", ge=-1)
+    flash_attention: Literal["auto", "on", "off"] = _setting(
+        "auto", "Engine", "use the fused attention kernel"
+    )
+    kv_type: Literal["f32", "f16", "q8_0"] = _setting(
+        "f16", "Engine", "how keys and values are stored"
+    )
+    load_mode: Literal["auto", "none", "mmap", "mlock"] = _setting(
+        "auto", "Engine", "how weights are loaded"
+    )
+    max_waiting_tokens: int = _setting(
+        262_144, "Engine", "tokens that may wait for a context", ge=1
+    )
+
+    queue_url: str | None = _setting(None, "Queue", "SQS queue that tickets come from")
+    topic_arn: str | None = _setting(None, "Queue", "SNS topic that outcomes go to")
+    max_in_hand: int = _setting(16, "Queue", "deliveries held at once", ge=1, le=1000)
+    wait_seconds: int = _setting(5, "Queue", "long poll", ge=0, le=20)
+    visibility_seconds: int | None = _setting(
+        None, "Queue", "lease of a delivery [the queue's own]", ge=3, le=43_200
+    )
+    heartbeat_seconds: float | None = _setting(
+        None, "Queue", "between extensions [a third of the visibility]", gt=0
+    )
+    on_reject: Literal["keep", "publish"] = _setting(
+        "keep", "Queue", "rejected ticket, no dead-letter queue: keep it, or publish and delete"
+    )
+    max_backoff_seconds: int = _setting(
+        900, "Queue", "longest delay before a released delivery returns", ge=1, le=43_200
+    )
+    max_body_bytes: int = _setting(1_048_576, "Queue", "largest ticket or request", ge=1024)
+
+    host: str = _setting("127.0.0.1", "Sidecar", "address to listen on")
+    port: int | None = _setting(None, "Sidecar", "port to listen on", ge=0, le=65_535)
+    request_seconds: float = _setting(
+        55.0, "Sidecar", "time for one answer, else 504; SageMaker waits 60", gt=0
+    )
+
+    drain_seconds: float = _setting(
+        20.0, "Process", "time to finish what is held after a stop signal", ge=0
+    )
+    stop_window_seconds: float = _setting(
+        30.0, "Process", "time from stop signal to kill, as the platform gives it", gt=0
+    )
+    prove_build: bool = _setting(
+        True, "Process", "decode a few tokens in a child process before loading"
+    )
+    cache_dir: _Folder = _setting(
+        Path("~/.cache/decision-worker"),
+        "Process",
+        "sample model, checksums",
+        validate_default=True,
+    )
+    log_level: Literal["debug", "info", "warning", "error"] = _setting(
+        "info", "Process", "least severe event that is logged"
+    )
+    log_format: Literal["auto", "json", "console"] = _setting(
+        "auto", "Process", "auto: console on a terminal, else JSON"
+    )
+
+    @model_validator(mode="after")
+    def _fit_together(self) -> Self:
+        faults = [*self._lease_faults(), *self._stop_faults()]
+        if faults:
+            raise ValueError("; ".join(faults))
+        return self
+
+    def _lease_faults(self) -> list[str]:
+        if self.heartbeat_seconds is None or self.visibility_seconds is None:
+            return []
+        return heartbeat_faults(self.heartbeat_seconds, self.visibility_seconds)
+
+    def _stop_faults(self) -> list[str]:
+        needed = self.wait_seconds + self.drain_seconds + _STOP_MARGIN_SECONDS
+        if needed <= self.stop_window_seconds:
+            return []
+        return [
+            f"wait_seconds + drain_seconds + {_STOP_MARGIN_SECONDS} is {needed:g},"
+            f" more than stop_window_seconds ({self.stop_window_seconds:g})"
+        ]
+
+
+def heartbeat_faults(heartbeat_seconds: float, visibility_seconds: int) -> list[str]:
+    """Return what is wrong with a heartbeat, in words; empty when nothing is."""
+    if HEARTBEATS_PER_VISIBILITY * heartbeat_seconds <= visibility_seconds:
+        return []
+    return [
+        f"heartbeat_seconds ({heartbeat_seconds:g}) must fit {HEARTBEATS_PER_VISIBILITY} times"
+        f" into the visibility ({visibility_seconds} s)"
+    ]
+
+
+def load_settings(flags: dict[str, Any]) -> Settings:
+    """Read the settings: a flag wins over the environment.
+
+    Args:
+        flags: the values given on the command line, by field name.
+
+    Raises:
+        UsageError: everything that is wrong, in one line.
+    """
+    faults = _unknown_names(list(os.environ))
+    try:
+        settings = Settings(**flags)
+    except ValidationError as error:
+        faults += [_fault(fault, flags) for fault in error.errors(include_url=False)]
+    else:
+        if not faults:
+            return settings
+    raise UsageError("settings: " + "; ".join(faults))
+
+
+def aws_region() -> str | None:
+    """Return the region in ``AWS_REGION``, which ECS and Lambda set and boto does not read."""
+    return os.environ.get("AWS_REGION") or None
+
+
+def _unknown_names(environment: list[str]) -> list[str]:
+    known = [PREFIX + name.upper() for name in Settings.model_fields]
+    faults = []
+    for name in sorted(environment):
+        if name.startswith(PREFIX) and name not in known:
+            nearest = difflib.get_close_matches(name, known, n=1, cutoff=0)
+            faults.append(f"{name} is not a setting; the nearest is {nearest[0]}")
+    return faults
+
+
+def _fault(fault: Any, flags: dict[str, Any]) -> str:
+    if not fault["loc"]:
+        return str(fault["ctx"]["error"])
+    name = str(fault["loc"][0])
+    shown = f"--{name.replace('_', '-')}" if name in flags else PREFIX + name.upper()
+    text = str(fault["msg"])
+    return f"{shown}: {text[0].lower()}{text[1:]}"
