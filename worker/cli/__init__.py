@@ -1,0 +1,57 @@
+"""The command line: turn arguments into calls, and errors into one line and an exit code."""
+
+import sys
+import traceback
+
+import click
+
+from worker import __version__
+from worker.cli.ask import ask
+from worker.cli.demo import demo
+from worker.cli.doctor import doctor
+from worker.cli.run import run, serve
+from worker.cli.sample_model import sample_model
+from worker.errors import ExitCode, WorkerError
+
+
+@click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})
+@click.version_option(__version__, prog_name="decision-worker")
+def commands() -> None:
+    """Answer typed questions about texts, from a queue or over HTTP, with exact probabilities.
+
+    Every setting is a flag and an environment variable: --queue-url is WORKER_QUEUE_URL. AWS is
+    reached as AWS's own variables say: AWS_REGION, AWS_PROFILE, AWS_ENDPOINT_URL and so on.
+
+    Exit codes: 0 done or drained, 1 a bug, 2 usage or settings, 3 this build or model cannot run
+    here, 4 AWS cannot be used, 5 the engine failed, 6 drained with work unfinished.
+    """
+
+
+for _command in (demo, ask, run, serve, doctor, sample_model):
+    commands.add_command(_command)
+
+
+def main() -> None:
+    """Run the command line and exit."""
+    sys.exit(_run())
+
+
+def _run() -> int:
+    try:
+        code = commands.main(standalone_mode=False)
+    except WorkerError as error:
+        click.echo(f"error: {error}", err=True)
+        return error.exit_code
+    except click.ClickException as error:
+        error.show()
+        return ExitCode.USAGE
+    except click.Abort:
+        return 130
+    except BrokenPipeError:  # the reader of our output has gone, as `| head` does
+        sys.stderr.close()
+        return ExitCode.DONE
+    except Exception:  # noqa: BLE001 - the last line of defence says what to report
+        traceback.print_exc()
+        click.echo("error: a bug in decision-worker; please report the lines above", err=True)
+        return ExitCode.BUG
+    return int(code or 0)

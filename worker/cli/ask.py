@@ -1,0 +1,164 @@
+"""``decision-worker ask``: one state, some questions, a local model."""
+
+import asyncio
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import click
+from rich.console import Console
+
+from worker.app import open_brain
+from worker.cli.options import SettingsCommand, read_settings
+from worker.cli.tables import answer_table
+from worker.decision.outcome import Outcome
+from worker.decision.strict_json import parse_json
+from worker.decision.ticket import Ticket, validate_ticket
+from worker.errors import Rejected, UsageError
+from worker.ports import Lane
+from worker.settings import Settings
+from worker.sidecar.systemone import write_answer
+
+
+@click.command(cls=SettingsCommand, groups=("Model", "Engine", "Process"))
+@click.option(
+    "--state",
+    required=True,
+    metavar="TEXT|@FILE|-",
+    help="what the questions are about: text, a file (.json is parsed), or standard input",
+)
+@click.option("--questions", metavar="FILE", help="System One questions by id, as JSON; - is stdin")
+@click.option(
+    "--choice", multiple=True, metavar="ID=INSTRUCTIONS:A|B|…", help="ask for one of some options"
+)
+@click.option(
+    "--score", multiple=True, metavar="ID=INSTRUCTIONS:LOW|…|HIGH", help="ask for a level"
+)
+@click.option("--noul", multiple=True, metavar="ID=INSTRUCTIONS", help="ask for true or false")
+@click.option("--json", "as_json", is_flag=True, help="print JSON also on a terminal")
+def ask(
+    state: str,
+    questions: str | None,
+    choice: tuple[str, ...],
+    score: tuple[str, ...],
+    noul: tuple[str, ...],
+    as_json: bool,
+    **flags: Any,
+) -> None:
+    r"""Ask a local model questions about one state.
+
+    Prints a System One response as JSON, or bars on a terminal:
+
+    \b
+      decision-worker ask --model sample --state 'My card was charged twice!' \
+        --choice 'team=Who handles this?:billing|tech|none' --noul 'refund=Is a refund wanted?'
+    """
+    if state == "-" and questions == "-":
+        raise UsageError("--state and --questions cannot both read standard input")
+    asked = _from_file(questions) if questions else {}
+    for text in choice:
+        _add(asked, _choice(text))
+    for text in score:
+        _add(asked, _score(text))
+    for text in noul:
+        _add(asked, _noul(text))
+    ticket = _ticket(_state(state), asked, questions)
+    flags["log_level"] = flags.get("log_level") or "warning"
+    outcome = asyncio.run(_answer(read_settings(flags), ticket))
+    if as_json or not sys.stdout.isatty():
+        click.echo(json.dumps(write_answer(outcome), ensure_ascii=False, indent=2))
+    else:
+        Console().print(answer_table(outcome))
+
+
+async def _answer(settings: Settings, ticket: Ticket) -> Outcome:
+    async with open_brain(settings) as brain:
+        try:
+            return await brain.evaluator.evaluate(ticket, Lane.INTERACTIVE)
+        except Rejected as fault:
+            raise UsageError(str(fault)) from None
+
+
+def _ticket(state: Any, asked: dict[str, Any], source: str | None) -> Ticket:
+    if not asked and source is None:
+        raise UsageError("no question: give --questions, --choice, --score or --noul")
+    try:
+        return validate_ticket({"ticket_id": "ask", "state": state, "questions": asked})
+    except Rejected as fault:
+        raise UsageError(f"{source}: {fault}" if source else str(fault)) from None
+
+
+def _state(argument: str) -> Any:
+    if argument == "-":
+        return _standard_input()
+    if not argument.startswith("@"):
+        return argument
+    path = Path(argument[1:])
+    text = _read(path)
+    return _parse(text, str(path)) if path.suffix == ".json" else text
+
+
+def _from_file(name: str) -> dict[str, Any]:
+    text = _standard_input() if name == "-" else _read(Path(name))
+    tree = _parse(text, name)
+    if not isinstance(tree, dict):
+        raise UsageError(f"{name}: questions must be a JSON object of questions by id")
+    return tree
+
+
+def _standard_input() -> str:
+    try:
+        return sys.stdin.buffer.read().decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise UsageError(f"standard input: not UTF-8 at byte {error.start}") from error
+
+
+def _read(path: Path) -> str:
+    try:
+        return path.read_text("utf-8")
+    except OSError as error:
+        raise UsageError(f"{path}: {error.strerror}") from error
+    except UnicodeDecodeError as error:
+        raise UsageError(f"{path}: not UTF-8 at byte {error.start}") from error
+
+
+def _parse(text: str, source: str) -> Any:
+    try:
+        return parse_json(text)
+    except Rejected as fault:
+        raise UsageError(f"{source}: {fault}") from None
+
+
+def _add(asked: dict[str, Any], question: tuple[str, Any]) -> None:
+    key, body = question
+    if key in asked:
+        raise UsageError(f"question {key} is asked twice")
+    asked[key] = body
+
+
+def _choice(text: str) -> tuple[str, Any]:
+    key, instructions, options = _with_options(text, "--choice")
+    if len(set(options)) < len(options):
+        raise UsageError(f"--choice {key}: an option is given twice")
+    return key, {"type": "choice", "instructions": instructions, "criteria": dict.fromkeys(options)}
+
+
+def _score(text: str) -> tuple[str, Any]:
+    key, instructions, levels = _with_options(text, "--score")
+    return key, {"type": "score", "instructions": instructions, "criteria": levels}
+
+
+def _noul(text: str) -> tuple[str, Any]:
+    key, equals, instructions = text.partition("=")
+    if not equals:
+        raise UsageError("--noul: write it as ID=INSTRUCTIONS")
+    return key.strip(), {"type": "noul", "instructions": instructions.strip()}
+
+
+def _with_options(text: str, flag: str) -> tuple[str, str, list[str]]:
+    key, equals, rest = text.partition("=")
+    instructions, colon, options = rest.rpartition(":")
+    if not equals or not colon:
+        raise UsageError(f"{flag}: write it as ID=INSTRUCTIONS:ONE|TWO")
+    return key.strip(), instructions.strip(), [option.strip() for option in options.split("|")]

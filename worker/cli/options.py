@@ -1,0 +1,96 @@
+"""Command-line options made from the settings, so that one name serves everywhere."""
+
+import types
+import typing
+from pathlib import Path
+from typing import Any, Literal
+
+import click
+
+from worker.local.sample_model import assemble_sample_model
+from worker.log import configure_log
+from worker.settings import Settings, load_settings
+
+SAMPLE = Path("sample")
+"""The value of ``--model`` that means the sample model."""
+
+_OWN = "Options"
+_METAVARS = {int: "N", float: "SECONDS", Path: "PATH"}
+
+
+class SettingsCommand(click.Command):
+    """A command with an option for every setting of some groups, listed by group.
+
+    Args:
+        groups: names of groups of settings; all others are read from the environment only.
+        attributes: of a click command.
+    """
+
+    def __init__(self, *args: Any, groups: tuple[str, ...], **attributes: Any) -> None:
+        super().__init__(*args, **attributes)
+        options = map(_SettingOption, Settings.model_fields)
+        self.params += [option for option in options if option.group in groups]
+
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the command's own options first, then each group of settings."""
+        groups: dict[str, list[tuple[str, str]]] = {_OWN: []}
+        for parameter in self.get_params(ctx):
+            record = parameter.get_help_record(ctx)
+            if record is not None:
+                groups.setdefault(getattr(parameter, "group", _OWN), []).append(record)
+        for name, records in groups.items():
+            if records:
+                with formatter.section(name):
+                    formatter.write_dl(records)
+
+
+class _SettingOption(click.Option):
+    """An option that stands for one setting; its value is checked later, with all others."""
+
+    def __init__(self, name: str) -> None:
+        field = Settings.model_fields[name]
+        extra = typing.cast("dict[str, Any]", field.json_schema_extra)
+        kind = _kind(field.annotation)
+        flag = name.replace("_", "-")
+        is_switch = kind is bool
+        super().__init__(
+            [f"--{flag}/--no-{flag}" if is_switch else f"--{flag}", name],
+            default=None,
+            type=bool if is_switch else str,
+            metavar=None if is_switch else _metavar(kind),
+            help=_help(field.description or "", field.default),
+        )
+        self.group = str(extra["group"])
+
+
+def read_settings(flags: dict[str, Any]) -> Settings:
+    """Read the settings from given flags and the environment; assemble the sample if asked for.
+
+    Raises:
+        UsageError: everything that is wrong, in one line.
+    """
+    settings = load_settings({name: value for name, value in flags.items() if value is not None})
+    configure_log(settings.log_level, settings.log_format)
+    if settings.model == SAMPLE and not SAMPLE.exists():
+        path, _ = assemble_sample_model(settings.cache_dir)
+        settings = settings.model_copy(update={"model": path})
+    return settings
+
+
+def _kind(annotation: Any) -> Any:
+    """Return the type of a setting without its None."""
+    if isinstance(annotation, types.UnionType):
+        return next(kind for kind in typing.get_args(annotation) if kind is not types.NoneType)
+    return annotation
+
+
+def _metavar(kind: Any) -> str:
+    if typing.get_origin(kind) is Literal:
+        return "|".join(typing.get_args(kind))
+    return _METAVARS.get(kind, "TEXT")
+
+
+def _help(description: str, default: Any) -> str:
+    if default is None or isinstance(default, bool):
+        return description
+    return f"{description} [{default}]"

@@ -1,0 +1,56 @@
+"""``decision-worker run`` and ``serve``: the worker as a process."""
+
+import asyncio
+from typing import Any
+
+import aioboto3
+import click
+
+from worker.app import run_faces
+from worker.cli.options import SettingsCommand, read_settings
+from worker.errors import ExitCode, UsageError
+from worker.lifecycle import Lifecycle
+from worker.queue.aws import Connection
+from worker.settings import Settings, aws_region
+
+GROUPS = ("Model", "Engine", "Queue", "Sidecar", "Process")
+_SERVE_GROUPS = ("Model", "Engine", "Sidecar", "Process")
+
+
+@click.command(cls=SettingsCommand, groups=GROUPS)
+def run(**flags: Any) -> ExitCode:
+    """Answer tickets from a queue; with --port, callers over HTTP as well.
+
+    Receives tickets from an SQS queue, publishes outcomes to an SNS topic, and deletes a ticket
+    only after its outcome is published. SIGTERM drains: what is held is finished or released.
+    """
+    settings = read_settings(flags)
+    return asyncio.run(run_process(settings, aws_connection()))
+
+
+@click.command(cls=SettingsCommand, groups=_SERVE_GROUPS)
+def serve(**flags: Any) -> ExitCode:
+    """Answer callers over HTTP only: GET /ping, POST /invocations, GET /metrics.
+
+    No AWS client is created.
+    """
+    settings = read_settings(flags)
+    if settings.port is None:
+        raise UsageError("serve needs --port")
+    return asyncio.run(run_process(settings, None))
+
+
+def aws_connection() -> Connection:
+    """Return how AWS is reached, as its own environment variables say."""
+    return Connection(aioboto3.Session(region_name=aws_region()))
+
+
+async def run_process(settings: Settings, aws: Connection | None) -> ExitCode:
+    """Run the faces until a signal or a failure; return the exit code."""
+    lifecycle = Lifecycle()
+    with lifecycle.signals():
+        await run_faces(settings, lifecycle, aws)
+    lifecycle.stopped()
+    if lifecycle.failure is not None:
+        raise lifecycle.failure
+    return lifecycle.exit_code()
