@@ -3,6 +3,7 @@
 import asyncio
 import os
 import signal
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from enum import StrEnum
@@ -36,6 +37,7 @@ class Lifecycle:
         self.stopping = asyncio.Event()
         self.failure: WorkerError | None = None
         self.unfinished = 0
+        self._stopped_at = 0.0
 
     def ready(self) -> None:
         """Enter the phase in which work is taken, unless a stop came first."""
@@ -48,6 +50,7 @@ class Lifecycle:
         if self.stopping.is_set():
             return
         self.phase = Phase.DRAINING
+        self._stopped_at = time.monotonic()
         self.stopping.set()
         _log.info("drain_started", reason=reason)
 
@@ -57,6 +60,10 @@ class Lifecycle:
             self.failure = error
             _log.error("failed", error=str(error))
         self.stop(type(error).__name__)
+
+    def draining_seconds(self) -> float:
+        """Return how long ago the stop was; both faces drain within one deadline."""
+        return time.monotonic() - self._stopped_at if self.stopping.is_set() else 0.0
 
     def stopped(self) -> None:
         """Enter the last phase: everything is closed."""

@@ -59,8 +59,12 @@ class Settings(BaseSettings):
         262_144, "Engine", "tokens that may wait for a context", ge=1
     )
 
-    queue_url: str | None = _setting(None, "Queue", "SQS queue that tickets come from")
-    topic_arn: str | None = _setting(None, "Queue", "SNS topic that outcomes go to")
+    queue_url: str | None = _setting(
+        None, "Queue", "SQS queue that tickets come from", pattern=r"^https?://[^/]+/.+"
+    )
+    topic_arn: str | None = _setting(
+        None, "Queue", "SNS topic that outcomes go to", pattern=r"^arn:[^:]+:sns:[^:]+:\d+:[^:]+$"
+    )
     max_in_hand: int = _setting(16, "Queue", "deliveries held at once", ge=1, le=1000)
     wait_seconds: int = _setting(5, "Queue", "long poll", ge=0, le=20)
     visibility_seconds: int | None = _setting(
@@ -177,5 +181,8 @@ def _fault(fault: Any, flags: dict[str, Any]) -> str:
         return str(fault["ctx"]["error"])
     name = str(fault["loc"][0])
     shown = f"--{name.replace('_', '-')}" if name in flags else PREFIX + name.upper()
+    if fault["type"] == "string_pattern_mismatch":
+        what = "an ARN of an SNS topic" if name == "topic_arn" else "the URL of an SQS queue"
+        return f"{shown}: must be {what}"
     text = str(fault["msg"])
     return f"{shown}: {text[0].lower()}{text[1:]}"

@@ -9,7 +9,7 @@ from typing import Any
 import click
 from rich.console import Console
 
-from worker.app import open_brain
+from worker.brain import open_brain
 from worker.cli.options import SettingsCommand, read_settings
 from worker.cli.tables import answer_table
 from worker.decision.outcome import Outcome

@@ -10,7 +10,8 @@ from typing import Any, cast
 import click
 
 from worker import __version__
-from worker.app import Brain, open_brain, open_queue, physical_cores
+from worker.app import open_queue
+from worker.brain import Brain, open_brain, physical_cores
 from worker.cli.options import SettingsCommand, read_settings
 from worker.cli.run import GROUPS, aws_connection
 from worker.engine.memory import available_bytes, in_words

@@ -1,0 +1,177 @@
+"""`ask`, `demo`, `doctor`, `sample-model` and `serve` as a user runs them."""
+
+import hashlib
+import json
+import signal
+import urllib.error
+import urllib.request
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.acceptance.conftest import Run, Start
+
+ASK = (
+    "--choice", "team=Who handles this?:billing|tech|none",
+    "--score", "anger=How angry is the writer?:calm|cross|furious",
+    "--noul", "refund=Is money wanted back?",
+)  # fmt: skip
+
+
+def test_ask_answers_three_types_in_one_call(run: Run, tiny_model: Path) -> None:
+    """`ask` prints one System One response for all its questions."""
+    done = run("ask", "--model", str(tiny_model), "--state", "My card was charged twice!", *ASK)
+
+    answer = json.loads(done.stdout)
+    assert done.returncode == 0
+    assert answer["model"] == "tiny"
+    assert {key: value["type"] for key, value in answer["answers"].items()} == {
+        "team": "choice",
+        "anger": "score",
+        "refund": "noul",
+    }
+    assert {"input_tokens", "output_tokens"} == set(answer["usage"])
+
+
+def test_ask_gives_the_same_bits_alone_and_with_others(run: Run, tiny_model: Path) -> None:
+    """A question's answer does not depend on what is asked beside it, nor on the process."""
+    arguments = ("ask", "--model", str(tiny_model), "--state", "help " * 300)
+
+    together = json.loads(run(*arguments, *ASK).stdout)["answers"]["refund"]
+    alone = json.loads(run(*arguments, *ASK[-2:]).stdout)["answers"]["refund"]
+
+    assert alone == together
+
+
+def test_ask_reads_state_and_questions_from_files(
+    run: Run, tiny_model: Path, tmp_path: Path
+) -> None:
+    """`--state @file.json` is data, `--questions file` holds System One questions."""
+    state, questions = tmp_path / "state.json", tmp_path / "questions.json"
+    state.write_text('{"mail": "please help"}')
+    questions.write_text('{"q": {"type": "noul", "instructions": "Is help wanted?"}}')
+
+    done = run(
+        "ask", "--model", str(tiny_model), "--state", f"@{state}", "--questions", str(questions)
+    )
+
+    assert list(json.loads(done.stdout)["answers"]) == ["q"]
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ('{"q": {"type": "noul", "instructions": "x",}}', "line 1 column"),
+        ("{}", "questions: must not be empty"),
+        ('{"q": {"type": "boolean"}}', "questions.q: type must be one of"),
+        ('{"q": {"type": "choice", "instructions": "x"}}', "questions.q.criteria: field required"),
+        ('{"q": {"type": "score", "instructions": "x"}}', "questions.q.criteria: field required"),
+        ('{"q": {"type": "noul"}}', "questions.q: needs instructions"),
+        ('{"q": 1, "q": 2}', "repeats a key"),
+        ("[]", "JSON object"),
+    ],
+)
+def test_ask_names_what_is_wrong_with_questions(
+    run: Run, tiny_model: Path, tmp_path: Path, text: str, message: str
+) -> None:
+    """Bad questions are one line that names file and place, and exit code 2."""
+    questions = tmp_path / "questions.json"
+    questions.write_text(text)
+
+    done = run("ask", "--model", str(tiny_model), "--state", "x", "--questions", str(questions))
+
+    assert done.returncode == 2
+    assert len(done.stderr.splitlines()) == 1
+    assert done.stderr.startswith(f"error: {questions}: ")
+    assert message in done.stderr
+    assert done.stdout == ""
+
+
+def test_sample_model_prints_path_and_checksum(run: Run) -> None:
+    """`sample-model` assembles the GGUF, and prints where it is and its SHA-256."""
+    done = run("sample-model")
+
+    path, sha256 = done.stdout.splitlines()
+    assert done.returncode == 0
+    assert hashlib.sha256(Path(path).read_bytes()).hexdigest() == sha256
+
+
+def test_demo_answers_its_tickets(run: Run, tiny_model: Path) -> None:
+    """`demo` needs nothing set up, answers 24 tickets with 96 decisions, and leaves with 0."""
+    done = run("demo", "--model", str(tiny_model), AWS_ACCESS_KEY_ID="", AWS_ENDPOINT_URL="")
+
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines()[-1].startswith("demo: 24 tickets, 24 outcomes, 96 decisions, ")
+
+
+def test_demo_prints_outcomes_as_json_lines(run: Run, tiny_model: Path) -> None:
+    """`demo --json` prints nothing but outcomes on standard output."""
+    done = run("demo", "--model", str(tiny_model), "--json")
+
+    outcomes = [json.loads(line) for line in done.stdout.splitlines()]
+    assert len({outcome["outcome_id"] for outcome in outcomes}) == 24
+    assert {"decided"} == {outcome["status"] for outcome in outcomes}
+
+
+def test_doctor_says_what_is_there(run: Run, tiny_model: Path) -> None:
+    """`doctor` reports build, model, memory and AWS, and exits 0 when all is well."""
+    done = run("doctor", "--model", str(tiny_model))
+
+    assert done.returncode == 0
+    for word in ("llama.cpp", "sha256", "context", "threads", "backend", "needs", "aws"):
+        assert word in done.stdout
+
+
+def test_doctor_says_what_is_missing(run: Run, tiny_model: Path) -> None:
+    """`doctor` exits with the code of the first thing that is wrong."""
+    no_model = run("doctor")
+    no_queue = run(
+        "doctor", "--model", str(tiny_model),
+        "--queue-url", "http://127.0.0.1/1/none", "--topic-arn", "arn:aws:sns:us-east-1:1:none",
+    )  # fmt: skip
+
+    assert no_model.returncode == 2
+    assert no_queue.returncode == 4
+    assert "cannot look at the queue" in no_queue.stdout
+
+
+def test_serve_answers_over_http(start: Start, tiny_model: Path) -> None:
+    """The sidecar alone answers System One requests, without any AWS client."""
+    worker = start(
+        "serve", "--model", str(tiny_model), "--port", "0", AWS_ENDPOINT_URL="http://127.0.0.1:9"
+    )
+    url = f"http://127.0.0.1:{worker.event('listening')['port']}"
+    worker.event("ready")
+    body = {
+        "model": "jev-latest",
+        "state": "please help",
+        "questions": {"q": {"type": "noul", "instructions": "Is help wanted?"}},
+    }
+
+    ping = http(f"{url}/ping")
+    good = http(f"{url}/invocations", body)
+    bad = http(f"{url}/invocations", {**body, "questions": {"q": {"type": "choice"}}})
+    unknown = http(f"{url}/invocations", {**body, "model": "other"})
+    metrics = http(f"{url}/metrics")
+    code = worker.stop(signal.SIGTERM)
+
+    assert ping == (200, {"status": "ready"})
+    assert (good[0], good[1]["answers"]["q"]["type"]) == (200, "noul")
+    assert bad[1]["detail"][0]["loc"] == ["body", "questions", "q", "criteria"]
+    assert (bad[0], unknown[0]) == (422, 400)
+    assert "decision_decisions_total" in metrics[1]
+    assert code == 0
+
+
+def http(url: str, body: Any = None) -> tuple[int, Any]:
+    """Return status and body, parsed when it is JSON."""
+    data = None if body is None else json.dumps(body).encode()
+    request = urllib.request.Request(url, data, {"Content-Type": "application/json"})
+    try:
+        with urllib.request.urlopen(request) as response:
+            status, text = response.status, response.read().decode()
+    except urllib.error.HTTPError as error:
+        with error:
+            status, text = error.code, error.read().decode()
+    return status, json.loads(text) if text.startswith("{") else text

@@ -1,0 +1,148 @@
+"""`decision-worker run`: tickets in over a socket, outcomes out, a signal in the middle."""
+
+import json
+import signal
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from tests.acceptance.conftest import Desk, Start
+
+QUESTIONS = {
+    "team": {
+        "type": "choice",
+        "instructions": "Who handles this?",
+        "criteria": {"billing": "money", "tech": None, "none": "none of these"},
+    },
+    "anger": {"type": "score", "instructions": "How angry?", "criteria": ["calm", "cross", "mad"]},
+    "refund": {"type": "noul", "instructions": "Is money wanted back?"},
+}
+SECRET = "xyzzy-the-customers-own-words"
+
+
+def tickets(count: int, words: int = 20) -> list[dict[str, object]]:
+    return [
+        {
+            "ticket_id": f"ticket-{number}",
+            "state": f"{number} {SECRET} " + "please help me " * words,
+            "questions": QUESTIONS,
+            "metadata": {"channel": "mail"},
+        }
+        for number in range(count)
+    ]
+
+
+def test_answers_every_ticket_and_drains_at_once_when_idle(
+    desk: Desk, start: Start, tiny_model: Path
+) -> None:
+    """Every ticket becomes one outcome, the queue is empty, no customer text leaves; exit 0."""
+    desk.send_tickets(tickets(5))
+    worker = start("run", "--model", str(tiny_model), "--wait-seconds", "1", *desk.flags())
+
+    outcomes = desk.outcomes(5)
+    code = worker.stop()
+
+    assert [f"ticket-{number}" for number in range(5)] == sorted(o["ticket_id"] for o in outcomes)
+    assert {"review"} == {outcome["disposition"] for outcome in outcomes}
+    assert desk.take_all(desk.queue_url) == []
+    assert desk.hidden() == 0
+    assert code == 0
+    assert SECRET not in json.dumps(outcomes) + "".join(worker.written)
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_signal_in_the_middle_loses_nothing(
+    desk: Desk, start: Start, tiny_model: Path, number: signal.Signals
+) -> None:
+    """After a signal each ticket is published and deleted, or visible again; never neither."""
+    sent = tickets(40, words=300)
+    desk.send_tickets(sent)
+    worker = start(
+        "run",
+        "--model",
+        str(tiny_model),
+        "--wait-seconds",
+        "1",
+        "--max-in-hand",
+        "8",
+        *desk.flags(),
+    )
+
+    first = desk.outcomes(1)
+    code = worker.stop(number)
+    published = first + [json.loads(m["Body"]) for m in desk.take_all(desk.subscriber_url)]
+    left = [json.loads(message["Body"]) for message in desk.take_all(desk.queue_url)]
+
+    ids = Counter(outcome["ticket_id"] for outcome in published)
+    ids.update(ticket["ticket_id"] for ticket in left)
+    assert {str(ticket["ticket_id"]) for ticket in sent} == set(ids)
+    assert {1} == set(ids.values())
+    assert desk.hidden() == 0
+    assert left, "the signal came too late to show anything"
+    assert code == 0
+
+
+def test_past_the_drain_deadline_work_is_released(
+    desk: Desk, start: Start, tiny_model: Path
+) -> None:
+    """With no time to drain, what is held goes back to the queue at once; exit code 6."""
+    sent = tickets(30, words=1000)
+    desk.send_tickets(sent)
+    worker = start(
+        "run", "--model", str(tiny_model), "--wait-seconds", "1", "--drain-seconds", "0",
+        *desk.flags(),
+    )  # fmt: skip
+
+    first = desk.outcomes(1)
+    code = worker.stop()
+    published = first + [json.loads(m["Body"]) for m in desk.take_all(desk.subscriber_url)]
+    left = [json.loads(message["Body"]) for message in desk.take_all(desk.queue_url)]
+
+    ids = {outcome["ticket_id"] for outcome in published} | {t["ticket_id"] for t in left}
+    assert {str(ticket["ticket_id"]) for ticket in sent} == ids
+    assert desk.hidden() == 0
+    assert code == 6
+
+
+def test_rejects_what_is_not_a_ticket(desk: Desk, start: Start, tiny_model: Path) -> None:
+    """A bad body is moved to the dead letters with code and place, and its rejection published."""
+    body = json.dumps({"state": SECRET, "questions": {"q": {"type": "choice"}}})
+    desk.send(body, "not json")
+    worker = start("run", "--model", str(tiny_model), "--wait-seconds", "1", *desk.flags())
+
+    outcomes = desk.outcomes(2)
+    code = worker.stop()
+    dead = desk.take_all(desk.dead_letter_url)
+
+    assert {"questions.q.criteria", ""} == {outcome["error"]["where"] for outcome in outcomes}
+    assert {"rejected"} == {outcome["status"] for outcome in outcomes}
+    assert {body, "not json"} == {message["Body"] for message in dead}
+    assert {"invalid_ticket"} == {m["MessageAttributes"]["code"]["StringValue"] for m in dead}
+    assert desk.take_all(desk.queue_url) == []
+    assert code == 0
+    assert SECRET not in json.dumps(outcomes) + "".join(worker.written)
+
+
+def test_outcome_is_complete(desk: Desk, start: Start, tiny_model: Path) -> None:
+    """An outcome carries answers, usage and provenance, and SNS attributes to filter by."""
+    desk.send_tickets(tickets(1))
+    worker = start("run", "--model", str(tiny_model), "--wait-seconds", "1", *desk.flags())
+
+    worker.event("ready")
+    (message,) = desk.take(desk.subscriber_url, wait_seconds=20)
+    worker.stop()
+    outcome = json.loads(message["Body"])
+    attributes = {
+        name: (value["DataType"], value["StringValue"])
+        for name, value in message["MessageAttributes"].items()
+    }
+
+    assert outcome["schema"] == "decision-outcome/1"
+    assert list(outcome["answers"]) == ["team", "anger", "refund"]
+    assert outcome["metadata"] == {"channel": "mail"}
+    assert outcome["usage"]["reused_tokens"] > 0
+    assert len(outcome["provenance"]["model"]["sha256"]) == 64
+    assert attributes["status"] == ("String", "decided")
+    assert ("String", outcome["answers"]["team"]["choice"]) == attributes["answer.team"]
+    assert ("Number", f"{outcome['answers']['anger']['score']:.5f}") == attributes["answer.anger"]

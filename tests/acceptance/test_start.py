@@ -1,0 +1,141 @@
+"""What is wrong at the start is one clear line and an exit code, and nothing is received."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.acceptance.conftest import Desk, Run
+
+
+def missing(tiny: Path, folder: Path) -> Path:
+    return folder / "missing.gguf"
+
+
+def not_gguf(tiny: Path, folder: Path) -> Path:
+    path = folder / "text.gguf"
+    path.write_text("this is not a model")
+    return path
+
+
+def truncated(tiny: Path, folder: Path) -> Path:
+    path = folder / "truncated.gguf"
+    path.write_bytes(tiny.read_bytes()[: tiny.stat().st_size // 2])
+    return path
+
+
+def too_large(tiny: Path, folder: Path) -> Path:
+    path = folder / "large.gguf"
+    path.write_bytes(tiny.read_bytes())
+    with path.open("r+b") as file:
+        file.truncate(1 << 42)  # sparse: takes no room
+    return path
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (missing, "No such file"),
+        (not_gguf, "not a GGUF file"),
+        (truncated, "corrupted or incomplete"),
+        (too_large, "GiB of memory"),
+    ],
+)
+def test_unusable_model(
+    desk: Desk,
+    run: Run,
+    tiny_model: Path,
+    tmp_path: Path,
+    make: Callable[[Path, Path], Path],
+    message: str,
+) -> None:
+    """A model that cannot run here ends the process with exit code 3 and the reason."""
+    desk.send("{}")
+
+    done = run("run", "--model", str(make(tiny_model, tmp_path)), *desk.flags())
+
+    assert done.returncode == 3
+    assert message in last_line(done.stderr)
+    assert len(desk.take_all(desk.queue_url)) == 1
+
+
+def test_model_that_needs_more_memory_than_there_is(run: Run, tiny_model: Path) -> None:
+    """Contexts that do not fit are refused with the numbers, before they are made."""
+    done = run("serve", "--port", "0", "--model", str(tiny_model), "--context-tokens", "2000000000")
+
+    assert done.returncode == 3
+    assert "GiB" in last_line(done.stderr)
+
+
+def test_unreachable_queue(desk: Desk, run: Run, tiny_model: Path) -> None:
+    """A queue that does not answer is exit code 4."""
+    done = run(
+        "run", "--model", str(tiny_model), *desk.flags(), AWS_ENDPOINT_URL="http://127.0.0.1:9"
+    )
+
+    assert done.returncode == 4
+    assert "Could not connect" in last_line(done.stderr)
+
+
+@pytest.mark.parametrize(
+    ("queue", "topic"),
+    [("-not-there", ""), ("", "-not-there")],
+)
+def test_wrong_queue_or_topic(
+    desk: Desk, run: Run, tiny_model: Path, queue: str, topic: str
+) -> None:
+    """A queue or topic that does not exist is exit code 4, and nothing is received."""
+    desk.send("{}")
+    queue_url = desk.queue_url + queue
+    topic_arn = desk.topic_arn + topic
+
+    done = run(
+        "run", "--model", str(tiny_model), "--queue-url", queue_url, "--topic-arn", topic_arn
+    )
+
+    assert done.returncode == 4
+    assert last_line(done.stderr).startswith("error: cannot look at the ")
+    assert len(desk.take_all(desk.queue_url)) == 1
+
+
+def test_no_region(desk: Desk, run: Run, tiny_model: Path) -> None:
+    """Without a region AWS cannot be used, which is exit code 4."""
+    done = run("run", "--model", str(tiny_model), *desk.flags(), AWS_REGION="")
+
+    assert done.returncode == 4
+    assert "AWS_REGION" in last_line(done.stderr)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "extra", "message"),
+    [
+        (("run",), {}, "no model"),
+        (("run", "--model", "{model}"), {}, "--queue-url and --topic-arn"),
+        (("serve", "--model", "{model}"), {}, "--port"),
+        (("serve", "--model", "{model}", "--port", "x"), {}, "--port"),
+        (("run", "--topic-arn", "outcomes"), {}, "--topic-arn: must be an ARN"),
+        (("run", "--queue-url", "tickets"), {}, "--queue-url: must be the URL"),
+        (("run",), {"WORKER_QEUE_URL": "x"}, "the nearest is WORKER_QUEUE_URL"),
+        (("run", "--visibility-seconds", "30", "--heartbeat-seconds", "11"), {}, "3 times"),
+        (("run", "--drain-seconds", "60"), {}, "stop_window_seconds"),
+        (("run", "--no-such-flag"), {}, "No such option"),
+    ],
+)
+def test_wrong_usage(
+    run: Run, tiny_model: Path, arguments: tuple[str, ...], extra: dict[str, str], message: str
+) -> None:
+    """Wrong settings and wrong usage are exit code 2 and name what is wrong."""
+    filled = [argument.format(model=tiny_model) for argument in arguments]
+
+    done = run(*filled, **extra)
+
+    assert done.returncode == 2
+    assert message in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def last_line(text: str) -> str:
+    """Return the last line, having checked that it is the only one that is no event."""
+    lines = [line for line in text.splitlines() if not line.startswith("{")]
+    assert len(lines) == 1, text
+    return lines[0]

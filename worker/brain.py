@@ -1,0 +1,205 @@
+"""Open the model: prove the build, load it, size its contexts, make it answer."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from importlib import resources
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import psutil
+import structlog
+
+from worker import __version__, metrics
+from worker.decision.labels import prove_labels
+from worker.decision.outcome import (
+    ModelProvenance,
+    PromptProvenance,
+    Provenance,
+    RuntimeProvenance,
+)
+from worker.decision.prompt import Frame, PromptTemplate, chat_frame
+from worker.engine.fingerprint import ModelFile, fingerprint_model, hardware
+from worker.engine.memory import available_bytes
+from worker.engine.options import FlashAttention, KvType, ModelOptions
+from worker.engine.proof import check_file, prove_build
+from worker.engine.sizing import Machine, ModelFacts, Size, choose_size
+from worker.errors import CannotRun, UsageError
+from worker.evaluator import Evaluator
+from worker.settings import Settings
+
+if TYPE_CHECKING:  # importing llama.cpp's libraries may crash: see open_brain
+    from worker.engine.llama import Model
+
+PROMPT_NAME, PROMPT_VERSION = "direct", "1"
+
+_log = structlog.get_logger()
+
+
+@dataclass(frozen=True, slots=True)
+class Brain:
+    """The loaded model, ready to answer.
+
+    Attributes:
+        evaluator: answers tickets.
+        size: contexts, threads and memory, as chosen.
+    """
+
+    evaluator: Evaluator
+    size: Size
+
+
+@asynccontextmanager
+async def open_brain(settings: Settings) -> AsyncIterator[Brain]:
+    """Prove the build, load the model, start the engine; close them in reverse.
+
+    Raises:
+        UsageError: no model is set.
+        CannotRun: this build or this model cannot run here.
+    """
+    path = check_model(settings)
+    free_bytes = available_bytes()
+    if settings.prove_build:
+        await asyncio.to_thread(prove_build, path, settings.gpu_layers)
+    file = await asyncio.to_thread(fingerprint_model, path, settings.cache_dir)
+
+    # Only now: importing llama.cpp's libraries is what may crash, and the child took that.
+    from worker.engine.llama import Model
+    from worker.engine.pool import Pool
+
+    model = await asyncio.to_thread(Model.load, path, model_options(settings))
+    with model:
+        check_kind(model)
+        size = _size(model, file, settings, free_bytes)
+        prompt = _prompt(model, settings)
+        labels = prove_labels(model, prompt.cue(), chat=prompt.frame.chat)
+        provenance = _provenance(model, file, prompt, settings)
+        pool = Pool(
+            model,
+            size.options,
+            contexts=size.contexts,
+            max_waiting_tokens=settings.max_waiting_tokens,
+        )
+        await asyncio.to_thread(pool.start)
+        try:
+            _announce(provenance, size, len(labels))
+            yield Brain(Evaluator(pool, prompt, labels, provenance), size)
+        finally:
+            await asyncio.to_thread(pool.close)
+
+
+def check_model(settings: Settings) -> Path:
+    """Return the model's path, after the checks that need no llama.cpp and no time.
+
+    Raises:
+        UsageError: no model is set.
+        CannotRun: the file is missing, not GGUF, or larger than the free memory.
+    """
+    if settings.model is None:
+        raise UsageError("no model: set --model or WORKER_MODEL to a GGUF file, or to `sample`")
+    check_file(settings.model, available_bytes())
+    return settings.model
+
+
+def check_kind(model: "Model") -> None:
+    """Refuse a model that our own prompt would read wrongly.
+
+    Raises:
+        CannotRun: it has a decision type of its own.
+    """
+    kind = model.metadata.get(f"{model.architecture}.decision.type")
+    if kind is not None:
+        raise CannotRun(
+            f"this is a decision model of type {kind}, which has a prompt and a readout of its own;"
+            " serve it through llama-server's /v1/systemone"
+        )
+
+
+def physical_cores() -> int:
+    """Return the physical cores that this process may use."""
+    usable = len(psutil.Process().cpu_affinity())
+    return max(1, min(usable, psutil.cpu_count(logical=False) or usable))
+
+
+def model_options(settings: Settings) -> ModelOptions:
+    """Return the engine's options as far as the settings say; zero is chosen later."""
+    return ModelOptions(
+        context_tokens=settings.context_tokens,
+        threads=settings.threads,
+        gpu_layers=settings.gpu_layers,
+        flash_attention=FlashAttention(settings.flash_attention),
+        kv_type=KvType(settings.kv_type),
+        load_mode=settings.load_mode,
+    )
+
+
+def bundled_prompt() -> str:
+    """Return the Jinja source of the worker's own prompt."""
+    name = f"{PROMPT_NAME}-v{PROMPT_VERSION}.jinja"
+    return (resources.files("worker.decision") / "prompts" / name).read_text("utf-8")
+
+
+def _size(model: "Model", file: ModelFile, settings: Settings, free_bytes: int) -> Size:
+    facts = ModelFacts(
+        metadata=model.metadata,
+        weights_bytes=file.size_bytes,
+        vocabulary_size=model.vocabulary_size,
+        training_context_tokens=model.training_context_tokens,
+    )
+    # Mapped weights still count as free memory, yet must stay: so they are taken off here.
+    machine = Machine(cores=physical_cores(), memory_bytes=free_bytes - file.size_bytes)
+    return choose_size(model_options(settings), settings.contexts, facts, machine)
+
+
+def _prompt(model: "Model", settings: Settings) -> PromptTemplate:
+    frame = Frame()
+    template = model.chat_template
+    if template and settings.chat_template == "auto":
+        frame = chat_frame(template, bos=model.bos_text(), eos=model.eos_text())
+    return PromptTemplate(PROMPT_NAME, PROMPT_VERSION, bundled_prompt(), frame)
+
+
+def _provenance(
+    model: "Model", file: ModelFile, prompt: PromptTemplate, settings: Settings
+) -> Provenance:
+    from worker.engine.llama import describe_build  # see open_brain
+
+    build = describe_build()
+    return Provenance(
+        model=ModelProvenance(
+            name=settings.model_name or file.path.stem,
+            file=file.path.name,
+            sha256=file.sha256,
+            architecture=model.architecture,
+            quantization=model.quantization,
+            size_bytes=file.size_bytes,
+        ),
+        runtime=RuntimeProvenance(
+            worker=__version__,
+            llama_cpp_python=build.llama_cpp_python,
+            llama_cpp=build.llama_cpp,
+            system_info=build.system_info,
+            backend="gpu" if settings.gpu_layers else "cpu",
+            gpu_layers=settings.gpu_layers,
+            batching="exact",
+        ),
+        hardware=hardware(),
+        prompt=PromptProvenance(name=prompt.name, version=prompt.version, sha256=prompt.sha256),
+    )
+
+
+def _announce(provenance: Provenance, size: Size, labels: int) -> None:
+    model = provenance.model
+    backend = provenance.runtime.backend
+    metrics.MODEL.info({"name": model.name, "sha256": model.sha256, "backend": backend})
+    _log.info(
+        "model_loaded",
+        model=model.name,
+        sha256=model.sha256,
+        quantization=model.quantization,
+        contexts=size.contexts,
+        threads=size.options.threads,
+        context_tokens=size.options.context_tokens,
+        labels=labels,
+    )
