@@ -14,7 +14,7 @@ from worker.queue.handler import Handler
 from worker.queue.lease import Leases
 from worker.queue.sns import SnsPublisher, open_publisher
 from worker.queue.sqs import SqsInbox, open_inbox
-from worker.settings import HEARTBEATS_PER_VISIBILITY, Settings, heartbeat_faults
+from worker.settings import Settings
 from worker.sidecar.server import Sidecar
 
 _log = structlog.get_logger()
@@ -86,9 +86,7 @@ async def open_queue(
     publisher = await stack.enter_async_context(
         open_publisher(aws, settings.topic_arn, connections=settings.max_in_hand)
     )
-    if settings.heartbeat_seconds is not None and (
-        faults := heartbeat_faults(settings.heartbeat_seconds, inbox.visibility_seconds)
-    ):
+    if faults := settings.lease_faults(inbox.visibility_seconds):
         raise UsageError("; ".join(faults))
     if inbox.facts.dead_letter_url is None:
         _log.warning("no_dead_letter_queue", on_reject=settings.on_reject)
@@ -105,8 +103,7 @@ def _consumer(
     leases = Leases(
         inbox,
         visibility_seconds=inbox.visibility_seconds,
-        heartbeat_seconds=settings.heartbeat_seconds
-        or inbox.visibility_seconds / HEARTBEATS_PER_VISIBILITY,
+        heartbeat_seconds=settings.heartbeat_for(inbox.visibility_seconds),
     )
     handler = Handler(
         inbox=inbox,

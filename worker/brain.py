@@ -80,6 +80,7 @@ async def open_brain(settings: Settings) -> AsyncIterator[Brain]:
             size.options,
             contexts=size.contexts,
             max_waiting_tokens=settings.max_waiting_tokens,
+            max_parked_bytes=settings.parked_mebibytes * 2**20,
         )
         await asyncio.to_thread(pool.start)
         try:

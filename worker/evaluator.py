@@ -101,7 +101,7 @@ class Evaluator:
             usage=Usage(
                 input_tokens=reply.input_tokens,
                 evaluated_tokens=reply.evaluated_tokens,
-                reused_tokens=reply.input_tokens - reply.evaluated_tokens,
+                reused_tokens=max(0, reply.input_tokens - reply.evaluated_tokens),
             ),
             timings=Timings(
                 waiting_seconds=reply.waiting_seconds,

@@ -35,6 +35,10 @@ DECISIONS = Counter(
     ["type", "disposition"],
 )
 EVALUATED_TOKENS = Counter("decision_evaluated_tokens_total", "Tokens decoded")
+REUSED_TOKENS = Counter(
+    "decision_reused_trunk_tokens_total", "Tokens restored from a parked trunk instead of decoded"
+)
+PARKED_BYTES = Gauge("decision_parked_bytes", "Host memory that parked trunks take")
 ENGINE_WAITING_TOKENS = Gauge(
     "decision_engine_waiting_tokens", "Tokens that wait at the engine's door"
 )

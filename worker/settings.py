@@ -59,6 +59,10 @@ class Settings(BaseSettings):
         262_144, "Engine", "tokens that may wait for a context", ge=1
     )
 
+    parked_mebibytes: int = _setting(
+        512, "Engine", "host memory for finished trunks, to be reused; 0: none", ge=0
+    )
+
     queue_url: str | None = _setting(
         None, "Queue", "SQS queue that tickets come from", pattern=r"^https?://[^/]+/.+"
     )
@@ -117,9 +121,30 @@ class Settings(BaseSettings):
         return self
 
     def _lease_faults(self) -> list[str]:
-        if self.heartbeat_seconds is None or self.visibility_seconds is None:
-            return []
-        return heartbeat_faults(self.heartbeat_seconds, self.visibility_seconds)
+        # Without a visibility of its own the queue's counts, which is known later.
+        return [] if self.visibility_seconds is None else self.lease_faults(self.visibility_seconds)
+
+    def lease_faults(self, visibility_seconds: int) -> list[str]:
+        """Return why leases of *visibility_seconds* cannot be held, in words; empty if they can."""
+        heartbeat = self.heartbeat_for(visibility_seconds)
+        faults = []
+        if HEARTBEATS_PER_VISIBILITY * heartbeat > visibility_seconds:
+            faults.append(
+                f"heartbeat_seconds ({heartbeat:g}) must fit {HEARTBEATS_PER_VISIBILITY} times"
+                f" into the visibility ({visibility_seconds} s)"
+            )
+        # A lease counts from when the poll was sent: what comes at its end has used that up.
+        needed = self.wait_seconds + 2 * heartbeat
+        if needed > visibility_seconds:
+            faults.append(
+                f"wait_seconds ({self.wait_seconds}) and two heartbeats of {heartbeat:g} s must"
+                f" fit into the visibility ({visibility_seconds} s)"
+            )
+        return faults
+
+    def heartbeat_for(self, visibility_seconds: int) -> float:
+        """Return the seconds between two extensions of leases of *visibility_seconds*."""
+        return self.heartbeat_seconds or visibility_seconds / HEARTBEATS_PER_VISIBILITY
 
     def _stop_faults(self) -> list[str]:
         needed = self.wait_seconds + self.drain_seconds + _STOP_MARGIN_SECONDS
@@ -129,16 +154,6 @@ class Settings(BaseSettings):
             f"wait_seconds + drain_seconds + {_STOP_MARGIN_SECONDS} is {needed:g},"
             f" more than stop_window_seconds ({self.stop_window_seconds:g})"
         ]
-
-
-def heartbeat_faults(heartbeat_seconds: float, visibility_seconds: int) -> list[str]:
-    """Return what is wrong with a heartbeat, in words; empty when nothing is."""
-    if HEARTBEATS_PER_VISIBILITY * heartbeat_seconds <= visibility_seconds:
-        return []
-    return [
-        f"heartbeat_seconds ({heartbeat_seconds:g}) must fit {HEARTBEATS_PER_VISIBILITY} times"
-        f" into the visibility ({visibility_seconds} s)"
-    ]
 
 
 def load_settings(flags: dict[str, Any]) -> Settings:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from worker.decision.answer import Answer, ChoiceAnswer, NoulAnswer
-from worker.decision.outcome import Outcome
+from worker.decision.outcome import FORBIDDEN, Outcome
 
 MAX_ANSWERS = 3
 MAX_VALUE_CHARACTERS = 256
@@ -51,5 +51,5 @@ def _answers(answers: Mapping[str, Answer]) -> Iterator[tuple[str, Attribute]]:
 
 def _as_value(text: str) -> str:
     """Return *text* without the characters SNS refuses, never empty and not too long."""
-    allowed = "".join(c for c in text if c in "\t\n\r" or " " <= c <= "\ud7ff" or c >= "\ue000")
+    allowed = "".join(c for c in text if c in "\t\n\r" or (c >= " " and c not in FORBIDDEN))
     return allowed.strip()[:MAX_VALUE_CHARACTERS] or "-"

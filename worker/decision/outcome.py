@@ -12,6 +12,9 @@ from worker.decision.question import Question
 from worker.decision.ticket import Ticket
 from worker.errors import Rejected
 
+FORBIDDEN = "\ufffe\uffff"
+"""Characters that neither SQS nor SNS takes, beside control characters."""
+
 SCHEMA: Literal["decision-outcome/1"] = "decision-outcome/1"
 
 
@@ -67,7 +70,7 @@ class Usage(_Part):
     Attributes:
         input_tokens: of all full prompts together.
         evaluated_tokens: that were decoded.
-        reused_tokens: the difference, which the shared trunk saved.
+        reused_tokens: the difference, which shared and parked trunks saved.
     """
 
     input_tokens: int
@@ -116,7 +119,8 @@ class Outcome(_Part):
 
     def as_json(self) -> str:
         """Return the outcome as published, as JSON text."""
-        return json.dumps(self.as_dict(), ensure_ascii=False, allow_nan=False)
+        text = json.dumps(self.as_dict(), ensure_ascii=False, allow_nan=False)
+        return text.translate({ord(c): f"\\u{ord(c):04x}" for c in FORBIDDEN})
 
 
 def canonical_sha256(value: Any) -> str:

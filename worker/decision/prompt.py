@@ -75,7 +75,7 @@ def chat_frame(template: str, *, bos: str, eos: str) -> Frame:
             bos_token=bos,
             eos_token=eos,
         )
-    except (jinja2.TemplateError, TypeError, ValueError) as error:
+    except Exception as error:  # the template is foreign code and may raise anything
         raise CannotRun(f"the model's chat template cannot be rendered: {error}") from error
     head, mark, tail = rendered.partition(_MARK)
     if not mark or _MARK in tail:
@@ -104,7 +104,7 @@ class PromptTemplate:
         self.version = version
         self.frame = frame
         self.sha256 = hashlib.sha256(
-            json.dumps([source, frame.head, frame.tail]).encode()
+            json.dumps([source, frame.chat, frame.head, frame.tail]).encode()
         ).hexdigest()
         self._template = _environment(jinja2.StrictUndefined).from_string(source)
 

@@ -81,7 +81,8 @@ def score_confidence(probabilities: Sequence[float]) -> float:
 
 def expected_level(probabilities: Sequence[float]) -> float:
     """Return ``sum(i * p_i)``."""
-    return math.fsum(level * p for level, p in enumerate(probabilities))
+    expected = math.fsum(level * p for level, p in enumerate(probabilities))
+    return min(expected, len(probabilities) - 1.0)  # rounding may pass the top by an ulp
 
 
 def _unit(value: float) -> float:

@@ -1,6 +1,7 @@
 """Parse JSON strictly: what a lenient parser would repair in silence is refused with its place."""
 
 import json
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -12,6 +13,9 @@ MAX_NESTING = 64
 # Objects below these top-level fields hold the customer's own keys, so a place inside them is
 # given by position.
 _CUSTOMER_FIELDS = frozenset({"state", "metadata"})
+
+
+_SURROGATE = re.compile("[\ud800-\udfff]")
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +92,7 @@ def _fault(node: Any, depth: int) -> str | None:
 
 def _children(node: Any, path: tuple[str, ...]) -> Iterator[tuple[str, Any]]:
     if isinstance(node, list):
-        return ((f"[{index}]", child) for index, child in enumerate(node))
+        return ((str(index), child) for index, child in enumerate(node))
     if not isinstance(node, dict):
         return iter(())
     if path and path[0] in _CUSTOMER_FIELDS:
@@ -101,4 +105,4 @@ def _is_finite(number: float) -> bool:
 
 
 def _has_lone_surrogate(text: str) -> bool:
-    return any("\ud800" <= character <= "\udfff" for character in text)
+    return not text.isascii() and _SURROGATE.search(text) is not None

@@ -11,6 +11,9 @@ from worker.errors import Rejected
 MAX_METADATA = 16
 MAX_TICKET_ID = 128
 
+# How pydantic names the members of a union, and a key; the ticket has no such level.
+_UNION_MEMBERS = ("str", "dict[str,any]", "list[any]", "[key]")
+
 
 class Ticket(BaseModel):
     """A parsed request. A System One body is a valid ticket; unknown fields are ignored.
@@ -96,6 +99,8 @@ def first_fault(error: ValidationError) -> tuple[str, str]:
         del where[2]  # pydantic names the member of the union; the ticket has no such level
     if where[:1] in (["state"], ["metadata"]):
         del where[1:]
+    elif where and where[-1] in _UNION_MEMBERS:
+        del where[-1]
     return ".".join(map(str, where)), _sentence(fault)
 
 
@@ -111,5 +116,7 @@ def _sentence(fault: Any) -> str:
         return "must not be empty"
     if kind == "too_long":
         return f"has too many entries, at most {context['max_length']} are allowed"
+    if fault["loc"][-1:] == ("str",):
+        return "must be text, an object or an array"
     text = str(fault["msg"])
     return text[0].lower() + text[1:]

@@ -1,6 +1,7 @@
 """The bounded front door: what waits in which lane, what goes next. Pure, not thread-safe."""
 
 from collections import deque
+from collections.abc import Callable
 from typing import Generic, TypeVar
 
 from worker.errors import EngineBusy
@@ -40,15 +41,30 @@ class Door(Generic[Item]):
         self._lanes[lane].append((item, tokens))
         self.waiting_tokens += tokens
 
-    def take(self) -> Item:
-        """Return the work whose turn it is.
+    def put_back(self, item: Item, lane: Lane, tokens: int) -> None:
+        """Put work that was begun in front of its lane; it was let in before."""
+        self._lanes[lane].appendleft((item, tokens))
+        self.waiting_tokens += tokens
 
-        Raises:
-            IndexError: nothing waits.
+    def take(self, is_ready: Callable[[Item], bool] = lambda _: True) -> Item | None:
+        """Return the work whose turn it is, passing over what is not ready.
+
+        Returns:
+            None when nothing waits that is ready.
         """
-        item, tokens = self._lanes[self._turn()].popleft()
-        self.waiting_tokens -= tokens
-        return item
+        both_wait = all(self._lanes.values())
+        for lane in self._turn(both_wait=both_wait):
+            for entry in self._lanes[lane]:
+                if is_ready(entry[0]):
+                    self._lanes[lane].remove(entry)
+                    self.waiting_tokens -= entry[1]
+                    self._turns += both_wait
+                    return entry[0]
+        return None
+
+    def waits(self, lane: Lane) -> bool:
+        """Return whether anything waits in *lane*."""
+        return bool(self._lanes[lane])
 
     def drop(self, item: Item) -> bool:
         """Take *item* out of its lane; return whether it was still waiting."""
@@ -68,10 +84,8 @@ class Door(Generic[Item]):
         self.waiting_tokens = 0
         return items
 
-    def _turn(self) -> Lane:
-        if not self._lanes[Lane.BATCH]:
-            return Lane.INTERACTIVE
-        if not self._lanes[Lane.INTERACTIVE]:
-            return Lane.BATCH
-        self._turns += 1
-        return Lane.BATCH if self._turns % BATCH_SHARE == 0 else Lane.INTERACTIVE
+    def _turn(self, *, both_wait: bool) -> tuple[Lane, Lane]:
+        """Return the lanes in the order of this turn."""
+        if both_wait and self._turns % BATCH_SHARE == BATCH_SHARE - 1:
+            return Lane.BATCH, Lane.INTERACTIVE
+        return Lane.INTERACTIVE, Lane.BATCH

@@ -2,14 +2,16 @@
 
 The context is empty before and after. Branches that do not begin with the trunk come first, each
 alone in the context; then the trunk, and each branch forked from it with nothing but the trunk
-beside it.
+beside it. Between two calls the work may be paused, to go on later on any context.
 """
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from typing import Protocol
 
 from worker.decision.scores import Reading
-from worker.engine.plan import Plan, spans
+from worker.engine.plan import CHUNK_TOKENS, Plan, spans
+from worker.engine.trunks import Found, State
 
 TRUNK, FORK = 0, 1
 """The two sequences of a context: a trunk, and the branch that is forked from it."""
@@ -36,53 +38,181 @@ class Context(Protocol):
         """Remove a whole sequence."""
         ...
 
+    def cut(self, tokens: int) -> None:
+        """Remove what the trunk holds from position *tokens* on."""
+        ...
 
-def evaluate(
-    context: Context,
-    plan: Plan,
-    prompts: Sequence[Sequence[int]],
-    labels: Sequence[Sequence[int]],
-    between_calls: Callable[[], None] = lambda: None,
-) -> tuple[Reading, ...]:
-    """Decode what *plan* says and read every branch.
+    def save(self) -> State:
+        """Return the state of the trunk."""
+        ...
 
-    Args:
-        context: an empty context; it is empty again afterwards, also after an error.
+    def restore(self, state: State) -> None:
+        """Make the trunk of an empty context what it was when *state* was saved."""
+        ...
+
+
+class Desk(Protocol):
+    """What an evaluation asks of whoever runs it."""
+
+    def at_border(self, *, may_pause: bool) -> None:
+        """Be told that a call comes next.
+
+        Raises:
+            Paused: only if it *may_pause*.
+            Exception: anything else gives the work up.
+        """
+        ...
+
+    def find(self, trunk: Sequence[int]) -> Found | None:
+        """Return a parked trunk that covers a beginning of *trunk*."""
+        ...
+
+    def park(self, trunk: Sequence[int], save: Callable[[], State]) -> None:
+        """Keep the state of a trunk, which *save* returns; or do not."""
+        ...
+
+
+class Paused(Exception):
+    """The work was set aside between two calls; its progress says how to go on."""
+
+
+@dataclass(slots=True)
+class Progress:
+    """How far an evaluation has come.
+
+    Attributes:
+        readings: of the branches that are done, by index.
+        position: tokens of the current trunk, or of the current whole branch, that are decoded.
+        saved: their state, while the work is paused.
+        evaluated_tokens: tokens decoded so far, by all attempts.
+    """
+
+    readings: dict[int, Reading] = field(default_factory=dict)
+    position: int = 0
+    saved: State | None = None
+    evaluated_tokens: int = 0
+
+    def forget_state(self) -> None:
+        """Begin the current trunk or whole branch anew; what was read stays."""
+        self.position = 0
+        self.saved = None
+
+
+@dataclass(frozen=True, slots=True)
+class Evaluation:
+    """One ticket's work on one context.
+
+    Attributes:
+        context: empty; it is empty again afterwards, also after an error.
+        desk: whoever runs it.
         plan: made from *prompts*.
         prompts: the tokens of each branch's full prompt.
         labels: the label tokens of each branch.
-        between_calls: called before every decode; may raise to give the work up.
-
-    Returns:
-        One reading for each branch, in order.
+        snapshots: whether the last full chunk of a trunk is parked as well. Where states cannot be
+            cut back, this is what a trunk with another end can be continued from.
     """
-    readings: dict[int, Reading] = {}
 
-    def decode(tokens: Sequence[int], start: int, stop: int, sequence: int, *, read: bool) -> None:
-        for span in spans(start, stop):
-            between_calls()
-            context.decode(
+    context: Context
+    desk: Desk
+    plan: Plan
+    prompts: Sequence[Sequence[int]]
+    labels: Sequence[Sequence[int]]
+    snapshots: bool = False
+
+    def run(self, progress: Progress) -> tuple[Reading, ...]:
+        """Decode what the plan says and read every branch.
+
+        Returns:
+            One reading for each branch, in order.
+
+        Raises:
+            Paused: *progress* says how to go on.
+        """
+        try:
+            self._resume(progress)
+            self._read_whole(progress)
+            self._read_forked(progress)
+        except Paused:
+            if progress.position:
+                progress.saved = self.context.save()
+            raise
+        finally:
+            self.context.remove(FORK)
+            self.context.remove(TRUNK)
+        return tuple(progress.readings[index] for index in range(len(self.prompts)))
+
+    def _resume(self, progress: Progress) -> None:
+        if progress.saved is not None:
+            self.context.restore(progress.saved)
+            progress.saved = None
+
+    def _read_whole(self, progress: Progress) -> None:
+        for index in self.plan.whole:
+            if index in progress.readings:
+                continue
+            prompt = self.prompts[index]
+            self._decode_trunk(prompt, len(prompt), progress, read=True)
+            progress.readings[index] = self.context.read(self.labels[index])
+            self.context.remove(TRUNK)
+            progress.position = 0
+
+    def _read_forked(self, progress: Progress) -> None:
+        waiting = [index for index in self.plan.forked if index not in progress.readings]
+        if not waiting:
+            return
+        trunk = self.prompts[waiting[0]][: self.plan.trunk_tokens]
+        if progress.position == 0:
+            self._restore(trunk, progress)
+        if progress.position < len(trunk):
+            self._decode_trunk(trunk, len(trunk), progress, read=False)
+            self.desk.park(trunk, self.context.save)
+        for index in waiting:
+            self.desk.at_border(may_pause=True)
+            self.context.fork()
+            self._decode_fork(index, progress)
+            progress.readings[index] = self.context.read(self.labels[index])
+            self.context.remove(FORK)
+
+    def _restore(self, trunk: Sequence[int], progress: Progress) -> None:
+        found = self.desk.find(trunk)
+        if found is None:
+            return
+        self.context.restore(found.parked.state)
+        if found.usable_tokens < found.parked.tokens:
+            self.context.cut(found.usable_tokens)
+        progress.position = found.usable_tokens
+
+    def _decode_trunk(
+        self, tokens: Sequence[int], stop: int, progress: Progress, *, read: bool
+    ) -> None:
+        for span in spans(0, stop):
+            if span.start < progress.position:
+                continue  # restored, or decoded before a pause
+            self.desk.at_border(may_pause=True)
+            self.context.decode(
                 tokens[span.start : span.stop],
                 position=span.start,
-                sequence=sequence,
+                sequence=TRUNK,
                 read=read and span.stop == stop,
             )
+            progress.position = span.stop
+            progress.evaluated_tokens += len(span)
+            if self.snapshots and not read and span.stop % CHUNK_TOKENS == 0:
+                self._snapshot(tokens, span.stop, stop)
 
-    def branch(index: int, start: int, sequence: int) -> None:
-        decode(prompts[index], start, len(prompts[index]), sequence, read=True)
-        readings[index] = context.read(labels[index])
-        context.remove(sequence)
+    def _snapshot(self, tokens: Sequence[int], at: int, stop: int) -> None:
+        if at == stop - stop % CHUNK_TOKENS and at < stop:
+            self.desk.park(tokens[:at], self.context.save)
 
-    try:
-        for index in plan.whole:
-            branch(index, 0, TRUNK)
-        if plan.forked:
-            trunk = prompts[plan.forked[0]]
-            decode(trunk, 0, plan.trunk_tokens, TRUNK, read=False)
-        for index in plan.forked:
-            context.fork()
-            branch(index, plan.trunk_tokens, FORK)
-    finally:
-        context.remove(FORK)
-        context.remove(TRUNK)
-    return tuple(readings[index] for index in range(len(prompts)))
+    def _decode_fork(self, index: int, progress: Progress) -> None:
+        prompt = self.prompts[index]
+        for number, span in enumerate(spans(self.plan.trunk_tokens, len(prompt))):
+            if number:  # before the first call the border was reported already
+                self.desk.at_border(may_pause=False)
+            self.context.decode(
+                prompt[span.start : span.stop],
+                position=span.start,
+                sequence=FORK,
+                read=span.stop == len(prompt),
+            )
+            progress.evaluated_tokens += len(span)

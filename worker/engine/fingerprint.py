@@ -71,7 +71,9 @@ def _kept(file: Path, key: str) -> str | None:
         found = json.loads(file.read_text())
     except (OSError, ValueError):
         return None
-    return str(found["sha256"]) if found.get("key") == key else None
+    if not isinstance(found, dict) or found.get("key") != key:
+        return None
+    return found.get("sha256")
 
 
 def _keep(file: Path, key: str, checksum: str) -> None:

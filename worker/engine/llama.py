@@ -24,6 +24,7 @@ from worker.decision.text import PromptText
 from worker.engine.exact import FORK, TRUNK
 from worker.engine.options import FlashAttention, KvType, ModelOptions
 from worker.engine.tokenizer import Tokenizer
+from worker.engine.trunks import State
 from worker.errors import CannotRun, WorkerError
 
 _SEQUENCES = 2
@@ -197,9 +198,17 @@ class Model:
         )
 
     @property
-    def has_window(self) -> bool:
-        """Whether some layers attend to a sliding window only."""
-        return int(native.llama_model_n_swa(self._handle)) > 0
+    def is_divisible(self) -> bool:
+        """Whether a sequence can be cut back; recurrent and hybrid memories cannot."""
+        return not (
+            native.llama_model_is_recurrent(self._handle)
+            or native.llama_model_is_hybrid(self._handle)
+        )
+
+    @property
+    def window_tokens(self) -> int:
+        """How far layers with a sliding window see; 0 when there are none."""
+        return int(native.llama_model_n_swa(self._handle))
 
     def bos_text(self) -> str:
         """Return the spelling of the beginning-of-sequence token, or nothing."""
@@ -283,6 +292,7 @@ class Context:
     ) -> None:
         self.cells = options.context_tokens
         self._vocabulary_size = model.vocabulary_size
+        self._window_tokens = model.window_tokens
         self._handles = ExitStack()
         self._abort = native.ggml_abort_callback(lambda _: abort())  # must outlive the context
         _log.clear()
@@ -387,6 +397,64 @@ class Context:
         """
         if not native.llama_memory_seq_rm(self._memory, sequence, -1, -1):
             raise NativeError(f"llama.cpp cannot remove sequence {sequence}")
+
+    def cut(self, tokens: int) -> None:
+        """Remove what the trunk holds from position *tokens* on.
+
+        Raises:
+            NativeError: llama.cpp refused, as it does for recurrent memories.
+        """
+        if not native.llama_memory_seq_rm(self._memory, TRUNK, tokens, -1):
+            raise NativeError(f"llama.cpp cannot cut the trunk at {tokens} tokens")
+
+    def save(self) -> State:
+        """Return the state of the trunk; the branch sequence must be empty.
+
+        Raises:
+            NativeError: llama.cpp wrote less than it said it would.
+        """
+        if not self._window_tokens:
+            return (self._save(TRUNK),)
+        # Of layers with a window llama.cpp saves only what the next token can see. A restored
+        # trunk would then lie elsewhere in its cells, and the bits of long branches would move.
+        # So it is saved in pieces that each fit the window, and comes back cell by cell.
+        pieces = []
+        end = native.llama_memory_seq_pos_max(self._memory, TRUNK) + 1
+        for start in range(0, end, self._window_tokens - 1):
+            stop = min(end, start + self._window_tokens - 1)
+            native.llama_memory_seq_cp(self._memory, TRUNK, FORK, start, stop)
+            pieces.append(self._save(FORK))
+            self.remove(FORK)
+        return tuple(pieces)
+
+    def restore(self, state: State) -> None:
+        """Make the trunk what it was when *state* was saved; the context must be empty.
+
+        Raises:
+            NativeError: llama.cpp does not take it; both sequences must be removed.
+        """
+        if len(state) == 1:
+            self._restore(TRUNK, state[0])
+            return
+        for piece in state:
+            self._restore(FORK, piece)
+            native.llama_memory_seq_cp(self._memory, FORK, TRUNK, -1, -1)
+            self.remove(FORK)
+
+    def _save(self, sequence: int) -> bytearray:
+        size = native.llama_state_seq_get_size(self._handle, sequence)
+        data = bytearray(size)
+        buffer = (ctypes.c_uint8 * size).from_buffer(data)
+        written = native.llama_state_seq_get_data(self._handle, buffer, size, sequence)
+        if written != size:
+            raise NativeError(f"llama.cpp saved {written} of {size} bytes of a sequence")
+        return data
+
+    def _restore(self, sequence: int, data: bytearray) -> None:
+        buffer = (ctypes.c_uint8 * len(data)).from_buffer(data)
+        taken = native.llama_state_seq_set_data(self._handle, buffer, len(data), sequence)
+        if taken != len(data):
+            raise NativeError(f"llama.cpp took {taken} of {len(data)} bytes of a saved sequence")
 
     def is_empty(self) -> bool:
         """Return whether no sequence holds a cell."""

@@ -9,11 +9,13 @@ import psutil
 from worker.engine.options import KvType, ModelOptions
 
 _KV_BYTES = {KvType.F32: 4.0, KvType.F16: 2.0, KvType.Q8_0: 34 / 32}
+# Limit, usage, and the statistic that says how much of the usage is cache that can be dropped.
 _CGROUP_FILES = (
-    ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory.current"),
+    ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory.current", "inactive_file"),
     (
         "/sys/fs/cgroup/memory/memory.limit_in_bytes",
         "/sys/fs/cgroup/memory/memory.usage_in_bytes",
+        "total_inactive_file",
     ),
 )
 # What llama.cpp needs beside weights, cache and activations; measured at 14 to 94 MB.
@@ -37,15 +39,24 @@ class MemoryEstimate:
 def available_bytes() -> int:
     """Return the memory that can be had now: the machine's, or the container's if that is less."""
     available = int(psutil.virtual_memory().available)
-    for limit_file, usage_file in _CGROUP_FILES:
+    for limit_file, usage_file, cache in _CGROUP_FILES:
         try:
             limit = Path(limit_file).read_text().strip()
             usage = int(Path(usage_file).read_text())
+            usage -= _statistic(Path(usage_file).with_name("memory.stat"), cache)
         except (OSError, ValueError):
             continue
         if limit.isdecimal():
             available = min(available, max(0, int(limit) - usage))
     return available
+
+
+def _statistic(file: Path, name: str) -> int:
+    for line in file.read_text().splitlines():
+        key, _, value = line.partition(" ")
+        if key == name:
+            return int(value)
+    return 0
 
 
 def cache_bytes_per_token(metadata: Mapping[str, str], kv_type: KvType) -> float:

@@ -60,16 +60,16 @@ def choose_size(options: ModelOptions, contexts: int, model: ModelFacts, machine
         CannotRun: what is asked for does not fit into memory.
     """
     chosen_contexts = contexts or max(1, machine.cores // (options.threads or 1))
-    threads = options.threads or max(1, machine.cores // chosen_contexts)
     tokens = options.context_tokens or min(model.training_context_tokens, _USUAL_CONTEXT_TOKENS)
     budget = int(machine.memory_bytes * (1 - _LEFT_FREE))
     while True:
+        threads = options.threads or max(1, machine.cores // chosen_contexts)
         size = _size(options, tokens, threads, chosen_contexts, model)
         needed = size.memory.cache_bytes + size.memory.scratch_bytes
         if needed <= budget:
             return size
         if options.context_tokens == AUTO and tokens > _SMALLEST_CONTEXT_TOKENS:
-            tokens //= 2
+            tokens = max(tokens // 2, _SMALLEST_CONTEXT_TOKENS)
         elif contexts == AUTO and chosen_contexts > 1:
             chosen_contexts -= 1
         else:

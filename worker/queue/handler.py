@@ -125,9 +125,22 @@ class Handler:
         outcome = self.evaluator.reject(
             fault, ticket_id=ticket_id, body=delivery.body, ticket=ticket
         )
-        await self._publish(outcome, delivery)
+        if not await self._publish_rejection(outcome, delivery) and not self.has_dead_letter_queue:
+            await self._back_off(delivery, fault)
+            return "kept"
         await self.inbox.delete(delivery)
         return "rejected"
+
+    async def _publish_rejection(self, outcome: Outcome, delivery: Delivery) -> bool:
+        """Publish a rejection, without its metadata if it is too large; return whether it went."""
+        for rejection in (outcome, outcome.model_copy(update={"metadata": {}})):
+            try:
+                await self._publish(rejection, delivery)
+            except Rejected as fault:
+                _log.warning("rejection_refused", code=fault.code, error=fault.message)
+            else:
+                return True
+        return False
 
     async def _publish(self, outcome: Outcome, delivery: Delivery) -> None:
         await self.publisher.publish(

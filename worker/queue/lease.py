@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager
 import structlog
 
 from worker import metrics
-from worker.errors import AwsUnavailable, AwsUnusable, LeaseLost
+from worker.errors import LeaseLost, WorkerError
 from worker.ports import Delivery, Inbox
 
 _EXTEND_AT_ONCE = 10  # entries of one SQS batch call
@@ -69,10 +69,11 @@ class Leases:
         asked_at = asyncio.get_running_loop().time()
         try:
             refused = set(await self._inbox.extend(deliveries, self._visibility_seconds))
-        except (AwsUnavailable, AwsUnusable) as error:
+        except Exception as error:  # noqa: BLE001 - a heart that stops loses every delivery
             # Survived: the leases still run until their deadlines.
+            reason = str(error) if isinstance(error, WorkerError) else type(error).__name__
             metrics.LEASE_EXTENSIONS.labels("failed").inc(len(deliveries))
-            _log.warning("extension_failed", error=str(error), deliveries=len(deliveries))
+            _log.warning("extension_failed", error=reason, deliveries=len(deliveries))
             return
         for delivery in deliveries:
             lost = delivery in refused

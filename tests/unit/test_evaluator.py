@@ -1,0 +1,161 @@
+"""The evaluator: one ticket in, one outcome out."""
+
+import math
+from typing import Any
+
+import pytest
+
+from tests.factories import QUESTIONS, make_labels, make_prompt, make_provenance, make_ticket
+from tests.fakes import FakeEngine
+from worker.decision.labels import LabelPool
+from worker.decision.outcome import questions_sha256
+from worker.decision.scores import Reading
+from worker.errors import EngineBusy, Rejected
+from worker.evaluator import Evaluator
+from worker.ports import Lane
+
+
+def make_evaluator(engine: FakeEngine | None = None, labels: int = 3) -> Evaluator:
+    return Evaluator(
+        engine or FakeEngine(), make_prompt(), LabelPool(make_labels(labels)), make_provenance()
+    )
+
+
+async def test_every_question_is_answered() -> None:
+    """Scores are what the engine read, in the questions' order and System One's shape."""
+    engine = FakeEngine(
+        readings={
+            2: Reading((math.log(3), 0.0), log_sum_exp=math.log(8), top_token=0),
+            3: Reading((0.0, 0.0, math.log(2)), log_sum_exp=math.log(4), top_token=0),
+        }
+    )
+    outcome = await make_evaluator(engine).evaluate(make_ticket(metadata={"a": "b"}), Lane.BATCH)
+    answers = outcome.as_dict()["answers"]
+
+    assert list(QUESTIONS) == list(answers)
+    assert pytest.approx({"money": 0.75, "tech": 0.25}) == answers["desk"]["probabilities"]
+    assert pytest.approx(0.75) == answers["refund"]["noul"]
+    assert pytest.approx(1.25) == answers["heat"]["score"]
+    assert pytest.approx([0.5, 1.0, 0.5]) == [answer["label_mass"] for answer in answers.values()]
+    assert ("decided", "review", "t-1", {"a": "b"}) == (
+        outcome.status,
+        outcome.disposition,
+        outcome.ticket_id,
+        outcome.metadata,
+    )
+
+
+async def test_the_engine_is_asked_once() -> None:
+    """One evaluation for a ticket: its probes, and a branch with labels for each question."""
+    engine = FakeEngine()
+    evaluator = make_evaluator(engine)
+    ticket = make_ticket()
+    await evaluator.evaluate(ticket, Lane.INTERACTIVE)
+    [evaluation] = engine.evaluations
+
+    assert [Lane.INTERACTIVE] == engine.lanes
+    assert evaluator.prompt.probes(ticket.state) == evaluation.probes
+    assert [(100, 101), (100, 101, 102), (100, 101)] == [
+        branch.label_tokens for branch in evaluation.branches
+    ]
+    for branch, question in zip(evaluation.branches, ticket.questions.values(), strict=True):
+        labels = make_labels(len(question.options()))
+        assert evaluator.prompt.render(ticket.state, question, labels) == branch.prompt
+
+
+async def test_the_outcome_tells_where_it_came_from() -> None:
+    """Usage, timings and provenance travel along; reused is what the trunk saved."""
+    outcome = await make_evaluator().evaluate(make_ticket(), Lane.BATCH)
+    ticket = make_ticket()
+
+    assert outcome.usage.input_tokens == (
+        outcome.usage.evaluated_tokens + outcome.usage.reused_tokens
+    )
+    assert 0 < outcome.usage.evaluated_tokens < outcome.usage.input_tokens
+    assert (0.5, 0.25) == (outcome.timings.waiting_seconds, outcome.timings.evaluation_seconds)
+    assert questions_sha256(ticket.questions) == outcome.provenance.questions_sha256
+    assert make_provenance() == outcome.provenance.model_copy(update={"questions_sha256": None})
+
+
+@pytest.mark.parametrize(
+    ("changed", "same"),
+    [
+        ({}, True),
+        ({"metadata": {"a": "b"}}, True),
+        ({"model": "jev-latest"}, True),
+        ({"ticket_id": "t-2"}, False),
+        ({"state": "another"}, False),
+        ({"questions": {"desk": QUESTIONS["desk"]}}, False),
+    ],
+)
+async def test_the_id_is_deterministic(changed: dict[str, Any], same: bool) -> None:
+    """The same ticket has the same outcome id; another state or question another one."""
+    first = await make_evaluator().evaluate(make_ticket(), Lane.BATCH)
+    second = await make_evaluator().evaluate(make_ticket(**changed), Lane.BATCH)
+
+    assert same == (first.outcome_id == second.outcome_id)
+
+
+@pytest.mark.parametrize("model", [None, "tiny", "jev-latest", "jev-1.13.0"])
+async def test_known_models_are_accepted(model: str | None) -> None:
+    """The worker's own name and System One's aliases; the answer names the true model."""
+    outcome = await make_evaluator().evaluate(make_ticket(model=model), Lane.BATCH)
+
+    assert "tiny" == outcome.provenance.model.name
+
+
+@pytest.mark.parametrize(
+    ("fields", "code", "where"),
+    [
+        ({"model": "jev"}, "unknown_model", "model"),
+        ({"model": "Tiny"}, "unknown_model", "model"),
+        ({"model": ""}, "unknown_model", "model"),
+        ({"state": None, "state_uri": "s3://b/k"}, "state_uri_refused", "state_uri"),
+        ({"questions": None, "question_set": "x"}, "unknown_question_set", "question_set"),
+        (
+            {
+                "questions": {
+                    "fits": QUESTIONS["desk"],
+                    "wide": {"type": "choice", "criteria": dict.fromkeys("abcd")},
+                }
+            },
+            "too_many_options",
+            "questions.wide.criteria",
+        ),
+    ],
+)
+async def test_what_this_worker_cannot_answer_is_rejected(
+    fields: dict[str, Any], code: str, where: str
+) -> None:
+    """The engine is not asked, and the rejection names the place."""
+    engine = FakeEngine()
+    with pytest.raises(Rejected) as caught:
+        await make_evaluator(engine).evaluate(make_ticket(**fields), Lane.BATCH)
+
+    assert (code, where) == (caught.value.code, caught.value.where)
+    assert [] == engine.evaluations
+
+
+async def test_the_engines_errors_come_through() -> None:
+    """What to do about them is the faces' business."""
+    busy = EngineBusy(1, 2)
+    with pytest.raises(EngineBusy) as caught:
+        await make_evaluator(FakeEngine(error=busy)).evaluate(make_ticket(), Lane.BATCH)
+
+    assert busy is caught.value
+
+
+def test_a_rejection_is_worded() -> None:
+    """With the ticket's metadata where it could be read, and this process's provenance."""
+    fault = Rejected("unknown_model", "no", "model")
+    outcome = make_evaluator().reject(
+        fault, ticket_id="t-9", body="{}", ticket=make_ticket(metadata={"a": "b"})
+    )
+
+    assert ("t-9", "rejected", {"a": "b"}, make_provenance()) == (
+        outcome.ticket_id,
+        outcome.status,
+        outcome.metadata,
+        outcome.provenance,
+    )
+    assert "unknown_model" == outcome.error.code

@@ -1,0 +1,135 @@
+"""Which finished trunks are kept, which prefix of a new one they cover, what is evicted. Pure.
+
+A trunk may be reused up to a border between two of its own calls that is also a border of the new
+trunk: up to there both were, or would be, decoded by the same calls, so the bits are the same.
+"""
+
+from collections import OrderedDict
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from worker.engine.plan import spans
+
+State = tuple[bytearray, ...]
+"""A saved trunk, in the pieces in which llama.cpp wrote it."""
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Parked:
+    """One parked trunk.
+
+    Attributes:
+        tokens: how many it holds.
+    """
+
+    tokens: int
+    state: State = field(repr=False)
+
+    @property
+    def size_bytes(self) -> int:
+        """Bytes of its state."""
+        return sum(map(len, self.state))
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """A parked trunk that covers a new one's beginning.
+
+    Attributes:
+        parked: what to restore.
+        usable_tokens: up to where; the rest of what is restored must be removed.
+    """
+
+    parked: Parked
+    usable_tokens: int
+
+
+class Trunks:
+    """Parked trunks within a bound in bytes; the least recently used are evicted.
+
+    Args:
+        max_bytes: of all states together; 0 parks nothing.
+        divisible: whether a restored state can be cut back to a border. Recurrent memories cannot:
+            they are found at their own length only.
+    """
+
+    def __init__(self, max_bytes: int, *, divisible: bool) -> None:
+        self._max_bytes = max_bytes
+        self._divisible = divisible
+        self._parked: OrderedDict[bytes, Parked] = OrderedDict()
+        # By the tokens of a prefix that ends on a border: the keys of the trunks that have it.
+        self._prefixes: dict[bytes, dict[bytes, None]] = {}
+        self.bytes_used = 0
+
+    def __len__(self) -> int:
+        return len(self._parked)
+
+    def find(self, trunk: Sequence[int]) -> Found | None:
+        """Return the parked trunk that covers most of *trunk*, and count it as used."""
+        key = trunk_key(trunk)
+        for border in reversed(_borders(len(trunk))):
+            for owner in reversed(self._prefixes.get(_prefix(key, border), ())):
+                self._parked.move_to_end(owner)
+                return Found(self._parked[owner], border)
+        return None
+
+    def has_key(self, key: bytes) -> bool:
+        """Return whether exactly the trunk of *key* is parked; changes nothing."""
+        return key in self._parked
+
+    def park(self, trunk: Sequence[int], state: State) -> None:
+        """Keep the state of *trunk*, evicting what was used longest ago.
+
+        A state larger than the bound is not kept.
+        """
+        key = trunk_key(trunk)
+        self._evict(key)
+        parked = Parked(len(trunk), state)
+        if parked.size_bytes > self._max_bytes:
+            return
+        while self.bytes_used + parked.size_bytes > self._max_bytes:
+            self._evict(next(iter(self._parked)))
+        self._parked[key] = parked
+        self.bytes_used += parked.size_bytes
+        for prefix in self._findable(key):
+            self._prefixes.setdefault(prefix, {})[key] = None
+
+    def drop(self, parked: Parked) -> None:
+        """Forget a parked trunk that turned out to be unusable."""
+        for key, other in list(self._parked.items()):
+            if other is parked:
+                self._evict(key)
+
+    def _evict(self, key: bytes) -> None:
+        parked = self._parked.pop(key, None)
+        if parked is None:
+            return
+        self.bytes_used -= parked.size_bytes
+        for prefix in self._findable(key):
+            owners = self._prefixes[prefix]
+            del owners[key]
+            if not owners:
+                del self._prefixes[prefix]
+
+    def _findable(self, key: bytes) -> list[bytes]:
+        if not self._divisible:
+            return [key]
+        return [_prefix(key, border) for border in _borders(len(key) // _TOKEN_BYTES)]
+
+
+_TOKEN_BYTES = 4
+
+
+def trunk_key(trunk: Sequence[int]) -> bytes:
+    """Return the tokens themselves as a key: no two trunks share one."""
+    return np.asarray(trunk, np.int32).tobytes()
+
+
+def _borders(tokens: int) -> tuple[int, ...]:
+    return tuple(span.stop for span in spans(0, tokens))
+
+
+def _prefix(key: bytes, tokens: int) -> bytes:
+    return key[: tokens * _TOKEN_BYTES]
