@@ -11,6 +11,7 @@ from worker.cli.demo import demo
 from worker.cli.doctor import doctor
 from worker.cli.run import run, serve
 from worker.cli.sample_model import sample_model
+from worker.cli.tune import tune
 from worker.errors import ExitCode, WorkerError
 
 
@@ -27,7 +28,7 @@ def commands() -> None:
     """
 
 
-for _command in (demo, ask, run, serve, doctor, sample_model):
+for _command in (demo, ask, run, serve, doctor, tune, sample_model):
     commands.add_command(_command)
 
 

@@ -1,0 +1,1 @@
+"""Measurements of this machine; nothing here is a test."""
