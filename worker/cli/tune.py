@@ -38,7 +38,9 @@ def tune(seconds: float, **flags: Any) -> None:
         Console(stderr=True).status("Measuring") as status,
     ):
         candidates = list(ways(physical_cores()))
-        for count, medians in enumerate(measure_ways(model, options, candidates, seconds), 1):
+        measuring = measure_ways(model, options, candidates, seconds)
+        for count, so_far in enumerate(measuring, 1):
+            medians = so_far
             status.update(f"Measuring: {count} measurements of {len(candidates)} ways")
     if not medians:
         raise CannotRun("no way to run this model could be measured")
