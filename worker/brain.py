@@ -18,6 +18,7 @@ from worker.decision.outcome import (
     PromptProvenance,
     Provenance,
     RuntimeProvenance,
+    canonical_sha256,
 )
 from worker.decision.prompt import Frame, PromptTemplate, chat_frame
 from worker.engine.fingerprint import ModelFile, fingerprint_model, hardware
@@ -25,6 +26,7 @@ from worker.engine.memory import available_bytes
 from worker.engine.options import FlashAttention, KvType, ModelOptions
 from worker.engine.proof import check_file, prove_build
 from worker.engine.sizing import Machine, ModelFacts, Size, choose_size
+from worker.engine.spill import Spill
 from worker.errors import CannotRun, UsageError
 from worker.evaluator import Evaluator
 from worker.settings import Settings
@@ -81,6 +83,7 @@ async def open_brain(settings: Settings) -> AsyncIterator[Brain]:
             contexts=size.contexts,
             max_waiting_tokens=settings.max_waiting_tokens,
             max_parked_bytes=settings.parked_mebibytes * 2**20,
+            spill=_spill(provenance, settings),
         )
         await asyncio.to_thread(pool.start)
         try:
@@ -188,6 +191,22 @@ def _provenance(
         hardware=hardware(),
         prompt=PromptProvenance(name=prompt.name, version=prompt.version, sha256=prompt.sha256),
     )
+
+
+def _spill(provenance: Provenance, settings: Settings) -> Spill | None:
+    """Return the folder for trunks, bound to everything that their bits depend on."""
+    if settings.spill_dir is None:
+        return None
+    fingerprint = canonical_sha256(
+        [
+            provenance.model.sha256,
+            provenance.runtime.model_dump(),
+            provenance.hardware,
+            settings.kv_type,
+            settings.flash_attention,
+        ]
+    )
+    return Spill(settings.spill_dir, fingerprint, settings.spill_mebibytes * 2**20)
 
 
 def _announce(provenance: Provenance, size: Size, labels: int) -> None:

@@ -62,6 +62,10 @@ class Settings(BaseSettings):
     parked_mebibytes: int = _setting(
         512, "Engine", "host memory for finished trunks, to be reused; 0: none", ge=0
     )
+    spill_dir: _Folder | None = _setting(
+        None, "Engine", "folder for finished trunks (customer text!) that memory has no room for"
+    )
+    spill_mebibytes: int = _setting(4096, "Engine", "the most that folder may take", ge=1)
 
     queue_url: str | None = _setting(
         None, "Queue", "SQS queue that tickets come from", pattern=r"^https?://[^/]+/.+"

@@ -94,11 +94,6 @@ class ContextThread(threading.Thread):
             self._context.close()
             self._context = None
 
-    def give_up(self) -> None:
-        """Make a running evaluation end at once."""
-        if self._work is not None:
-            self._work.given_up = True
-
     def stalled_seconds(self) -> float:
         """Return how long ago a call began or ended; 0 while idle."""
         return 0.0 if self._work is None else time.monotonic() - self._progressed_at

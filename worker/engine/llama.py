@@ -6,6 +6,7 @@ inside llama.cpp, so they are refused here first.
 """
 
 import ctypes
+import os
 import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -23,7 +24,7 @@ from worker.decision.scores import Reading
 from worker.decision.text import PromptText
 from worker.engine.exact import FORK, TRUNK
 from worker.engine.options import FlashAttention, KvType, ModelOptions
-from worker.engine.tokenizer import Tokenizer
+from worker.engine.tokenizer import ControlToken, Tokenizer
 from worker.engine.trunks import State
 from worker.errors import CannotRun, WorkerError
 
@@ -142,7 +143,7 @@ class Model:
         parameters.n_gpu_layers = options.gpu_layers
         parameters.load_mode = native.llama_load_mode_from_str(options.load_mode.encode())
         _log.clear()
-        handle = native.llama_model_load_from_file(str(path).encode(), parameters)
+        handle = native.llama_model_load_from_file(os.fsencode(path), parameters)
         if not handle:
             raise CannotRun(f"llama.cpp cannot load {path}: {_log.explanation()}")
         return cls(handle)
@@ -234,12 +235,17 @@ class Model:
         spelling: bytes = native.llama_vocab_get_text(self._vocabulary, token)
         return spelling.decode("utf-8", "replace")
 
-    def _control_tokens(self) -> dict[str, int]:
+    def _control_tokens(self) -> dict[str, ControlToken]:
         found = {}
+        control = native.LLAMA_TOKEN_ATTR_CONTROL | native.LLAMA_TOKEN_ATTR_UNKNOWN
         for token in range(self.vocabulary_size):
             attributes = native.llama_vocab_get_attr(self._vocabulary, token)
-            if attributes & native.LLAMA_TOKEN_ATTR_CONTROL and self._spelling(token):
-                found[self._spelling(token)] = token
+            if attributes & control and (spelling := self._spelling(token)):
+                found[spelling] = ControlToken(
+                    token,
+                    strips_before=bool(attributes & native.LLAMA_TOKEN_ATTR_LSTRIP),
+                    strips_after=bool(attributes & native.LLAMA_TOKEN_ATTR_RSTRIP),
+                )
         return found
 
     def _first_tokens(self) -> tuple[int, ...]:
@@ -307,7 +313,8 @@ class Context:
             )
         self._handles.callback(native.llama_free, self._handle)
         self._memory = native.llama_get_memory(self._handle)
-        self._batch = _Batch(options.batch_tokens)
+        # Not options.batch_tokens: llama.cpp cuts that to the context's size.
+        self._batch = _Batch(native.llama_n_batch(self._handle))
 
     def _parameters(self, options: ModelOptions) -> Any:
         parameters = native.llama_context_default_params()

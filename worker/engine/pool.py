@@ -10,9 +10,10 @@ from worker.engine.door import Door
 from worker.engine.llama import Model
 from worker.engine.options import ModelOptions
 from worker.engine.plan import Plan, plan
+from worker.engine.spill import Spill
 from worker.engine.trunks import Found, State, Trunks
 from worker.engine.work import Work
-from worker.errors import CannotRun, EngineFailed, Rejected
+from worker.errors import CannotRun, DeadlinePassed, EngineFailed, Rejected
 from worker.ports import Evaluation, Lane, Reply
 
 _Prepared = tuple[Plan, list[list[int]], list[tuple[int, ...]]]
@@ -27,6 +28,7 @@ class Pool:
         contexts: how many.
         max_waiting_tokens: the most tokens that may wait for a context.
         max_parked_bytes: the most host memory that finished trunks may take; 0 parks none.
+        spill: where trunks go that have no room in memory; None forgets them.
     """
 
     def __init__(
@@ -37,6 +39,7 @@ class Pool:
         contexts: int,
         max_waiting_tokens: int,
         max_parked_bytes: int = 0,
+        spill: Spill | None = None,
     ) -> None:
         self._model = model
         self._options = options
@@ -44,6 +47,7 @@ class Pool:
         self._door: Door[Work] = Door(max_waiting_tokens)
         self._trunks = Trunks(max_parked_bytes, divisible=model.is_divisible)
         self._parks = max_parked_bytes > 0
+        self._spill = spill if self._parks else None
         self._running: dict[Work, None] = {}
         self._closing = False
         self._failure: EngineFailed | None = None
@@ -72,12 +76,16 @@ class Pool:
             self._closing = True
             waiting = self._door.clear()
             self._changed.notify_all()
+            self._show_waiting()
+            for work in self._running:
+                work.given_up = True
         for work in waiting:
             work.resolve(EngineFailed("the engine is closed"))
         for thread in self._threads:
-            thread.give_up()
-        for thread in self._threads:
             thread.join()
+        if self._spill is not None:
+            for trunk, state in self._trunks.items():
+                self._spill.save(trunk, state)
 
     def stalled_seconds(self) -> float:
         """Return the longest time that a busy context has been inside one call."""
@@ -98,12 +106,13 @@ class Pool:
             self._show_waiting()
             self._changed.notify_all()
         try:
-            return await work.answer
+            async with asyncio.timeout_at(deadline):
+                return await work.answer
+        except TimeoutError:
+            self._give_up(work)
+            raise DeadlinePassed("the deadline passed before the last answer was read") from None
         except asyncio.CancelledError:
-            work.given_up = True
-            with self._changed:
-                self._door.drop(work)
-                self._show_waiting()
+            self._give_up(work)
             raise
 
     # --- what the contexts' threads call ---------------------------------------------------
@@ -134,7 +143,7 @@ class Pool:
                 self._door.put_back(work, work.lane, work.left_tokens)
                 self._changed.notify_all()
                 return
-        work.resolve(EngineFailed("the engine is closed"))
+        work.resolve(EngineFailed(str(self._failure or "the engine is closed")))
 
     def should_pause(self, work: Work) -> bool:
         """Return whether a batch evaluation should make room for an interactive one."""
@@ -153,6 +162,10 @@ class Pool:
         """Return a parked trunk that covers a beginning of *trunk*."""
         with self._changed:
             found = self._trunks.find(trunk)
+        if self._spill is not None and (found is None or found.usable_tokens < len(trunk)):
+            spilled = self._spill.find(trunk)
+            if spilled and (found is None or spilled.usable_tokens > found.usable_tokens):
+                found = spilled
         reused = found.usable_tokens if found else 0
         metrics.REUSED_TOKENS.inc(reused)
         return found
@@ -163,9 +176,12 @@ class Pool:
             return
         state = save()
         with self._changed:
-            self._trunks.park(trunk, state)
+            evicted = self._trunks.park(trunk, state)
             metrics.PARKED_BYTES.set(self._trunks.bytes_used)
             self._changed.notify_all()
+        if self._spill is not None:  # not under the lock: a disk is slow
+            for other, other_state in evicted:
+                self._spill.save(other, other_state)
 
     def drop(self, found: Found) -> None:
         """Forget a parked trunk that could not be restored."""
@@ -177,8 +193,16 @@ class Pool:
         with self._changed:
             self._failure = error
             waiting = self._door.clear()
+            self._show_waiting()
         for work in waiting:
             work.resolve(EngineFailed(str(error)))
+
+    def _give_up(self, work: Work) -> None:
+        """Make *work* end at once, wherever it is."""
+        work.given_up = True
+        with self._changed:
+            self._door.drop(work)
+            self._show_waiting()
 
     def _is_ready(self, work: Work) -> bool:
         """Return whether work need not wait for another context to finish the same trunk."""

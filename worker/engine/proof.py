@@ -85,7 +85,7 @@ def main(path: str, gpu_layers: str) -> int:
     """Be the child."""
     # Imported here, so that the parent can call prove_build before it loads llama.cpp itself.
     from worker.engine.exact import TRUNK
-    from worker.engine.llama import Context, Model
+    from worker.engine.llama import Context, Model, NativeError
 
     options = ModelOptions(context_tokens=_CONTEXT_TOKENS, threads=1, gpu_layers=int(gpu_layers))
     try:
@@ -98,7 +98,7 @@ def main(path: str, gpu_layers: str) -> int:
             with Context(model, options) as context:
                 context.decode([0, 1, 2, 3], position=0, sequence=TRUNK, read=True)
                 context.read([0])
-    except CannotRun as error:
+    except (CannotRun, NativeError) as error:
         sys.stdout.write(str(error))
         return ExitCode.CANNOT_RUN
     return ExitCode.DONE

@@ -7,10 +7,27 @@ span the border between template and state just as they would in the plain rende
 
 import re
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 
 from worker.decision.text import PromptText
 
 RawTokenizer = Callable[[str], list[int]]
+
+_SPACE = " \t\n\v\f\r"  # what C's isspace knows
+
+
+@dataclass(frozen=True, slots=True)
+class ControlToken:
+    """A control token of a vocabulary.
+
+    Attributes:
+        strips_before: whether it swallows white space in front of it.
+        strips_after: whether it swallows white space behind it.
+    """
+
+    token: int
+    strips_before: bool = False
+    strips_after: bool = False
 
 
 class Tokenizer:
@@ -18,12 +35,15 @@ class Tokenizer:
 
     Args:
         raw: tokenises plain text; spellings of control tokens in it stay text.
-        control_tokens: token id by spelling.
+        control_tokens: by spelling.
         first: ids that a sequence must begin with: the BOS token, or nothing.
     """
 
     def __init__(
-        self, raw: RawTokenizer, control_tokens: Mapping[str, int], first: tuple[int, ...]
+        self,
+        raw: RawTokenizer,
+        control_tokens: Mapping[str, ControlToken],
+        first: tuple[int, ...],
     ) -> None:
         self._raw = raw
         self._control_tokens = dict(control_tokens)
@@ -35,6 +55,22 @@ class Tokenizer:
     def encode(self, prompt: PromptText) -> list[int]:
         """Return the token ids of a full prompt, beginning-of-sequence included."""
         tokens: list[int] = []
+        before: ControlToken | None = None
+        for text, control in self._runs(prompt):
+            kept = text.lstrip(_SPACE) if before and before.strips_after else text
+            kept = kept.rstrip(_SPACE) if control and control.strips_before else kept
+            if kept:
+                tokens += self._raw(kept)
+            if control:
+                tokens.append(control.token)
+            before = control
+        if self._first and tokens[:1] != list(self._first):
+            tokens[:0] = self._first
+        return tokens
+
+    def _runs(self, prompt: PromptText) -> list[tuple[str, ControlToken | None]]:
+        """Return the texts between control tokens, each with the control token that ends it."""
+        runs: list[tuple[str, ControlToken | None]] = []
         text = ""
         for piece in prompt:
             if not piece.trusted:
@@ -43,14 +79,8 @@ class Tokenizer:
             end = 0
             for match in self._control.finditer(piece.text):
                 text += piece.text[end : match.start()]
-                tokens += self._plain(text)
-                tokens.append(self._control_tokens[match.group()])
+                runs.append((text, self._control_tokens[match.group()]))
                 text, end = "", match.end()
             text += piece.text[end:]
-        tokens += self._plain(text)
-        if self._first and tokens[:1] != list(self._first):
-            tokens[:0] = self._first
-        return tokens
-
-    def _plain(self, text: str) -> list[int]:
-        return self._raw(text) if text else []
+        runs.append((text, None))
+        return runs

@@ -69,32 +69,41 @@ class Trunks:
     def find(self, trunk: Sequence[int]) -> Found | None:
         """Return the parked trunk that covers most of *trunk*, and count it as used."""
         key = trunk_key(trunk)
-        for border in reversed(_borders(len(trunk))):
+        for border in reversed(borders(len(trunk))):
             for owner in reversed(self._prefixes.get(_prefix(key, border), ())):
                 self._parked.move_to_end(owner)
                 return Found(self._parked[owner], border)
         return None
 
+    def items(self) -> list[tuple[list[int], State]]:
+        """Return all parked trunks with their tokens, the least recently used first."""
+        return [(_tokens(key), parked.state) for key, parked in self._parked.items()]
+
     def has_key(self, key: bytes) -> bool:
         """Return whether exactly the trunk of *key* is parked; changes nothing."""
         return key in self._parked
 
-    def park(self, trunk: Sequence[int], state: State) -> None:
+    def park(self, trunk: Sequence[int], state: State) -> list[tuple[list[int], State]]:
         """Keep the state of *trunk*, evicting what was used longest ago.
 
-        A state larger than the bound is not kept.
+        Returns:
+            The trunks that were evicted with their tokens; *trunk* itself if it is too large.
         """
         key = trunk_key(trunk)
         self._evict(key)
         parked = Parked(len(trunk), state)
         if parked.size_bytes > self._max_bytes:
-            return
+            return [(list(trunk), state)]
+        evicted = []
         while self.bytes_used + parked.size_bytes > self._max_bytes:
-            self._evict(next(iter(self._parked)))
+            oldest, other = next(iter(self._parked.items()))
+            evicted.append((_tokens(oldest), other.state))
+            self._evict(oldest)
         self._parked[key] = parked
         self.bytes_used += parked.size_bytes
         for prefix in self._findable(key):
             self._prefixes.setdefault(prefix, {})[key] = None
+        return evicted
 
     def drop(self, parked: Parked) -> None:
         """Forget a parked trunk that turned out to be unusable."""
@@ -116,7 +125,7 @@ class Trunks:
     def _findable(self, key: bytes) -> list[bytes]:
         if not self._divisible:
             return [key]
-        return [_prefix(key, border) for border in _borders(len(key) // _TOKEN_BYTES)]
+        return [_prefix(key, border) for border in borders(len(key) // _TOKEN_BYTES)]
 
 
 _TOKEN_BYTES = 4
@@ -127,8 +136,14 @@ def trunk_key(trunk: Sequence[int]) -> bytes:
     return np.asarray(trunk, np.int32).tobytes()
 
 
-def _borders(tokens: int) -> tuple[int, ...]:
+def borders(tokens: int) -> tuple[int, ...]:
+    """Return where the calls of a trunk of so many tokens end."""
     return tuple(span.stop for span in spans(0, tokens))
+
+
+def _tokens(key: bytes) -> list[int]:
+    found: list[int] = np.frombuffer(key, np.int32).tolist()
+    return found
 
 
 def _prefix(key: bytes, tokens: int) -> bytes:

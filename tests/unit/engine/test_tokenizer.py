@@ -7,9 +7,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from worker.decision.text import Piece, PromptText
-from worker.engine.tokenizer import Tokenizer
+from worker.engine.tokenizer import ControlToken, Tokenizer
 
-CONTROL = {"<s>": 1, "<|end|>": 2, "<|end|>now": 3, "[a.c]": 4}
+CONTROL = {
+    spelling: ControlToken(token)
+    for spelling, token in {"<s>": 1, "<|end|>": 2, "<|end|>now": 3, "[a.c]": 4}.items()
+}
 BOS = 1
 
 
@@ -140,3 +143,16 @@ def test_no_text_is_lost(prompt: list[Piece]) -> None:
     assert "".join(piece.text for piece in prompt) == "".join(
         spelled.get(token) or chr(token - 1000) for token in tokens
     )
+
+
+def test_some_control_tokens_swallow_white_space() -> None:
+    """As in llama.cpp, whoever wrote the white space; other white space stays."""
+    control = {
+        "<after>": ControlToken(1, strips_after=True),
+        "<before>": ControlToken(2, strips_before=True),
+    }
+    prompt = (trusted(" <after> "), foreign("\n a b "), trusted("\n<before> c"))
+
+    tokens = Tokenizer(FakeRaw(), control, ()).encode(prompt)
+
+    assert [*chars(" "), 1, *chars("a b"), 2, *chars(" c")] == tokens

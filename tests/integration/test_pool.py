@@ -1,0 +1,448 @@
+"""The pool: who goes first, who is turned away, and what a caller who leaves leaves behind."""
+
+import asyncio
+import time
+from collections.abc import Coroutine
+from dataclasses import replace
+from itertools import pairwise
+from typing import Any
+
+import llama_cpp.llama_cpp as native
+import pytest
+
+from tests.integration.evaluations import Lengths, expected_readings, make_evaluation
+from tests.integration.pools import (
+    contexts_of,
+    is_empty,
+    open_pool,
+    until,
+    until_busy,
+    until_waiting,
+)
+from tests.integration.processes import in_a_child
+from tests.models import QUANTISED_OPTIONS, Tiny, TinyModels
+from worker import metrics
+from worker.decision.scores import Reading
+from worker.engine.llama import Model
+from worker.engine.pool import Pool
+from worker.errors import DeadlinePassed, EngineBusy, EngineFailed, Rejected
+from worker.ports import Evaluation, Lane, Reply
+
+SHORT = Lengths(40, (3, 9))
+HOURS = Lengths(3000, (5000,) * 6)
+"""More work than any test waits for: it is always given up."""
+
+SECONDS = Lengths(3000, (600, 600))
+
+
+@pytest.fixture
+def model(tiny_models: TinyModels) -> Model:
+    return tiny_models.load(Tiny())
+
+
+@pytest.fixture
+def short(model: Model) -> Evaluation:
+    return make_evaluation(model, SHORT)
+
+
+@pytest.fixture
+def hours(model: Model) -> Evaluation:
+    return make_evaluation(model, HOURS)
+
+
+@pytest.fixture
+def expected(model: Model, short: Evaluation) -> tuple[Reading, ...]:
+    return expected_readings(model, QUANTISED_OPTIONS, short)
+
+
+def started(work: Coroutine[Any, Any, Reply]) -> "asyncio.Task[Reply]":
+    return asyncio.create_task(work)
+
+
+async def given_up(*tasks: "asyncio.Task[Reply]") -> None:
+    """Cancel tasks and see that they end cancelled."""
+    for task in tasks:
+        task.cancel()
+    for task in tasks:
+        with pytest.raises(asyncio.CancelledError):
+            await task
+
+
+def now() -> float:
+    return asyncio.get_running_loop().time()
+
+
+# --- counts ---------------------------------------------------------------------------------------
+
+
+async def test_a_reply_counts_its_tokens(model: Model, short: Evaluation) -> None:
+    """A reply says how many tokens its prompts have, how many were decoded, how long it took."""
+    evaluated_before = metrics.EVALUATED_TOKENS._value.get()
+    with open_pool(model) as pool:
+        reply = await pool.score(short, Lane.BATCH)
+    assert (43 + 49, 43 + 49 - 39) == (reply.input_tokens, reply.evaluated_tokens)
+    assert reply.evaluated_tokens == metrics.EVALUATED_TOKENS._value.get() - evaluated_before
+    assert reply.waiting_seconds >= 0
+    assert reply.evaluation_seconds > 0
+
+
+# --- lanes ----------------------------------------------------------------------------------------
+
+
+async def test_the_interactive_lane_goes_first(
+    model: Model, short: Evaluation, hours: Evaluation
+) -> None:
+    """A caller who waits overtakes batch work that waited before; each lane keeps its order."""
+    order: list[str] = []
+
+    async def ask(name: str, lane: Lane) -> None:
+        await pool.score(short, lane)
+        order.append(name)
+
+    with open_pool(model) as pool:
+        running = started(pool.score(hours, Lane.BATCH))
+        await until_busy(pool)
+        names = [("b1", Lane.BATCH), ("b2", Lane.BATCH), ("i1", Lane.INTERACTIVE),
+                 ("b3", Lane.BATCH), ("i2", Lane.INTERACTIVE)]  # fmt: skip
+        asking = []
+        for count, (name, lane) in enumerate(names, start=1):
+            asking.append(asyncio.create_task(ask(name, lane)))
+            await until_waiting(pool, count)
+        await given_up(running)
+        await asyncio.gather(*asking)
+    assert ["i1", "i2", "b1", "b2", "b3"] == order
+
+
+async def test_the_batch_lane_keeps_a_share(
+    model: Model, short: Evaluation, hours: Evaluation
+) -> None:
+    """While callers keep coming, batch work still gets turns and is done before the last."""
+    order: list[Lane] = []
+
+    async def ask(lane: Lane) -> None:
+        await pool.score(short, lane)
+        order.append(lane)
+
+    with open_pool(model) as pool:
+        running = started(pool.score(hours, Lane.BATCH))
+        await until_busy(pool)
+        lanes = [Lane.BATCH] * 2 + [Lane.INTERACTIVE] * 30
+        asking = [asyncio.create_task(ask(lane)) for lane in lanes]
+        await until_waiting(pool, len(lanes))
+        await given_up(running)
+        await asyncio.gather(*asking)
+    assert Lane.INTERACTIVE is order[-1]
+    assert [Lane.INTERACTIVE] * 3 == order[:3]
+
+
+async def test_a_caller_overtakes_a_document(
+    model: Model, short: Evaluation, expected: tuple[Reading, ...]
+) -> None:
+    """A caller need not wait for a long batch ticket on the only context, whose bits stay."""
+    document = make_evaluation(model, SECONDS)
+    wanted = expected_readings(model, QUANTISED_OPTIONS, document)
+    with open_pool(model) as pool:
+        running = started(pool.score(document, Lane.BATCH))
+        await until_busy(pool)
+        for _ in range(5):
+            assert expected == (await pool.score(short, Lane.INTERACTIVE)).readings
+            assert not running.done()
+        reply = await running
+        assert is_empty(pool)
+    assert wanted == reply.readings
+    assert 3000 - 1 + 2 * 601 == reply.evaluated_tokens
+
+
+# --- the door -------------------------------------------------------------------------------------
+
+
+async def test_a_full_door_says_so(model: Model, short: Evaluation, hours: Evaluation) -> None:
+    """Work beyond the bound is refused at once, with the numbers; what waits is answered."""
+    tokens = 43 + 49 - 39
+    with open_pool(model, max_waiting_tokens=2 * tokens + 1) as pool:
+        running = started(pool.score(hours, Lane.BATCH))
+        await until_busy(pool)
+        waiting = [started(pool.score(short, Lane.BATCH)) for _ in range(2)]
+        await until_waiting(pool, 2)
+        assert 2 * tokens == metrics.ENGINE_WAITING_TOKENS._value.get()
+        with pytest.raises(EngineBusy) as caught:
+            await pool.score(short, Lane.INTERACTIVE)
+        assert (2 * tokens, 2 * tokens + 1) == (
+            caught.value.waiting_tokens,
+            caught.value.limit_tokens,
+        )
+        await given_up(running)
+        first, second = await asyncio.gather(*waiting)
+        assert first.readings == second.readings
+        assert first.readings == (await pool.score(short, Lane.BATCH)).readings
+
+
+async def test_large_work_finds_an_empty_door_open(model: Model, short: Evaluation) -> None:
+    """Work larger than the bound is let in while nothing waits: else it could never be done."""
+    with open_pool(model, max_waiting_tokens=1) as pool:
+        assert 92 == (await pool.score(short, Lane.BATCH)).input_tokens
+
+
+async def test_the_gauge_forgets_who_left(
+    model: Model, short: Evaluation, hours: Evaluation
+) -> None:
+    """A cancelled ticket no longer counts as waiting."""
+    with open_pool(model) as pool:
+        running = started(pool.score(hours, Lane.BATCH))
+        await until_busy(pool)
+        waiting = started(pool.score(short, Lane.BATCH))
+        await until_waiting(pool, 1)
+        await given_up(waiting)
+        await until_waiting(pool, 0)
+        assert 0 == metrics.ENGINE_WAITING_TOKENS._value.get()
+        await given_up(running)
+
+
+@pytest.mark.parametrize("trunk", [8188, 8192, 20_000])
+async def test_a_prompt_that_does_not_fit(model: Model, trunk: int) -> None:
+    """A prompt longer than the context is rejected with both counts, never cut."""
+    evaluation = make_evaluation(model, Lengths(trunk, (1, 5)))
+    with open_pool(model) as pool:
+        with pytest.raises(Rejected) as caught:
+            await pool.score(evaluation, Lane.BATCH)
+        assert ("prompt_too_long", "state") == (caught.value.code, caught.value.where)
+        expected = f"the longest prompt has {trunk + 5} tokens, the context holds 8192"
+        assert expected == caught.value.message
+        assert is_empty(pool)
+
+
+@pytest.mark.parametrize("context_tokens", [256, 300, 1024])
+async def test_a_prompt_that_just_fits(model: Model, context_tokens: int) -> None:
+    """A prompt of exactly the context's size is answered."""
+    options = replace(QUANTISED_OPTIONS, context_tokens=context_tokens)
+    evaluation = make_evaluation(model, Lengths(context_tokens - 5, (5, 1, 5)))
+    with open_pool(model, options=options) as pool:
+        reply = await pool.score(evaluation, Lane.BATCH)
+        assert is_empty(pool)
+    assert expected_readings(model, options, evaluation) == reply.readings
+
+
+# --- deadlines and cancellation -------------------------------------------------------------------
+
+
+async def test_a_deadline_ends_a_running_evaluation(
+    model: Model, hours: Evaluation, short: Evaluation, expected: tuple[Reading, ...]
+) -> None:
+    """A deadline that passes inside a call ends it there; the context serves the next ticket."""
+    with open_pool(model) as pool:
+        for seconds in (0.05, 0.2):
+            deadline = now() + seconds
+            with pytest.raises(DeadlinePassed):
+                await pool.score(hours, Lane.BATCH, deadline)
+            assert 0 <= now() - deadline < 0.5
+            assert expected == (await pool.score(short, Lane.BATCH)).readings
+        assert is_empty(pool)
+
+
+async def test_a_deadline_that_has_passed(model: Model, short: Evaluation) -> None:
+    """Work that comes too late is not evaluated."""
+    evaluated_before = metrics.EVALUATED_TOKENS._value.get()
+    with open_pool(model) as pool:
+        with pytest.raises(DeadlinePassed):
+            await pool.score(short, Lane.BATCH, now() - 1)
+        assert is_empty(pool)
+    assert evaluated_before == metrics.EVALUATED_TOKENS._value.get()
+
+
+async def test_a_deadline_ends_waiting(model: Model, short: Evaluation, hours: Evaluation) -> None:
+    """A deadline that passes while the work waits is told then, not when a context is free."""
+    with open_pool(model) as pool:
+        running = started(pool.score(hours, Lane.BATCH))
+        await until_busy(pool)
+        waiting = started(pool.score(short, Lane.BATCH, now() + 0.05))
+        done, _ = await asyncio.wait([waiting], timeout=1)
+        await given_up(running)
+        with pytest.raises(DeadlinePassed):
+            await waiting
+        assert {waiting} == done
+
+
+async def test_cancelling_frees_the_context(
+    model: Model, hours: Evaluation, short: Evaluation, expected: tuple[Reading, ...]
+) -> None:
+    """A cancelled ticket stops decoding at once; the next one has the context and its bits."""
+    with open_pool(model) as pool:
+        for _ in range(3):
+            running = started(pool.score(hours, Lane.BATCH))
+            await until_busy(pool)
+            cancelled_at = now()
+            await given_up(running)
+            assert expected == (await pool.score(short, Lane.BATCH)).readings
+            assert now() - cancelled_at < 1
+        assert is_empty(pool)
+
+
+async def test_cancelling_what_waits(
+    model: Model, hours: Evaluation, short: Evaluation, expected: tuple[Reading, ...]
+) -> None:
+    """A ticket that is cancelled while it waits leaves its place to others and is not evaluated."""
+    with open_pool(model) as pool:
+        running = started(pool.score(hours, Lane.BATCH))
+        await until_busy(pool)
+        first, second, third = (started(pool.score(short, Lane.BATCH)) for _ in range(3))
+        await until_waiting(pool, 3)
+        await given_up(first, third)
+        await until_waiting(pool, 1)
+        await given_up(running)
+        assert expected == (await second).readings
+        await until_busy(pool, 0)
+        assert is_empty(pool)
+
+
+# --- closing --------------------------------------------------------------------------------------
+
+
+async def test_closing_ends_what_runs_and_what_waits(
+    model: Model, hours: Evaluation, short: Evaluation
+) -> None:
+    """close() returns promptly while work is running, and answers all of it."""
+    with open_pool(model, contexts=2) as pool:
+        running = [started(pool.score(hours, Lane.BATCH)) for _ in range(2)]
+        await until_busy(pool, 2)
+        waiting = [started(pool.score(short, lane)) for lane in Lane]
+        await until_waiting(pool, 2)
+        closed_at = now()
+        await asyncio.to_thread(pool.close)
+        assert now() - closed_at < 1
+        for task in (*running, *waiting):
+            with pytest.raises(EngineFailed, match="the engine is closed"):
+                await task
+        with pytest.raises(EngineFailed, match="the engine is closed"):
+            await pool.score(short, Lane.BATCH)
+
+
+async def test_closing_as_work_begins(model: Model, hours: Evaluation) -> None:
+    """close() is prompt, too, when a context has only just taken work."""
+    for _ in range(10):
+        with open_pool(model, contexts=2) as pool:
+            running = [started(pool.score(hours, Lane.BATCH)) for _ in range(2)]
+            await until(lambda pool=pool: len(pool._running) > 0)
+            closed_at = now()
+            pool.close()
+            assert now() - closed_at < 2
+            for task in running:
+                with pytest.raises(EngineFailed):
+                    await task
+
+
+def test_a_pool_outlives_its_loop(
+    model: Model, hours: Evaluation, short: Evaluation, expected: tuple[Reading, ...]
+) -> None:
+    """A loop that ended with work unanswered does not hurt the pool; another loop can use it."""
+
+    async def leave() -> None:
+        running = started(pool.score(hours, Lane.BATCH))
+        await until_busy(pool)
+        running.cancel()
+
+    async def ask() -> Reply:
+        return await pool.score(short, Lane.BATCH)
+
+    with open_pool(model) as pool:
+        asyncio.run(leave())
+        assert expected == asyncio.run(ask()).readings
+
+
+# --- at the same time -----------------------------------------------------------------------------
+
+
+async def test_two_contexts_work_at_once(model: Model) -> None:
+    """On two contexts the second ticket starts before the first is done; on one it waits."""
+    evaluations = [make_evaluation(model, replace(SECONDS, seed=seed)) for seed in range(2)]
+
+    async def replies(pool: Pool) -> list[Reply]:
+        return await asyncio.gather(*(pool.score(one, Lane.BATCH) for one in evaluations))
+
+    with open_pool(model, contexts=2) as pool:
+        together = await replies(pool)
+    with open_pool(model) as pool:
+        in_turn = await replies(pool)
+    shortest = min(reply.evaluation_seconds for reply in together)
+    assert max(reply.waiting_seconds for reply in together) < shortest / 2
+    shortest = min(reply.evaluation_seconds for reply in in_turn)
+    assert max(reply.waiting_seconds for reply in in_turn) > shortest / 2
+    assert [reply.readings for reply in in_turn] == [reply.readings for reply in together]
+
+
+async def test_the_loop_keeps_running(model: Model, hours: Evaluation) -> None:
+    """While every context decodes for over a second, the event loop never waits for them."""
+    ticks: list[float] = []
+    loop = asyncio.get_running_loop()
+
+    def tick() -> None:
+        ticks.append(time.monotonic())
+        ticking.append(loop.call_later(0.005, tick))
+
+    ticking: list[asyncio.TimerHandle] = []
+    with open_pool(model, contexts=2) as pool:
+        running = [started(pool.score(hours, Lane.BATCH)) for _ in range(2)]
+        await until_busy(pool, 2)
+        tick()
+        done, _ = await asyncio.wait(running, timeout=1.2)
+        ticking[-1].cancel()
+        assert set() == done
+        assert 2 == len(pool._running)
+        await given_up(*running)
+    gaps = [after - before for before, after in pairwise(ticks)]
+    assert ticks[-1] - ticks[0] > 1
+    assert max(gaps) < 0.25
+    assert len(ticks) > 60  # 240 without any load
+
+
+async def test_idle_contexts_lend_their_threads(model: Model) -> None:
+    """A lone ticket has every thread, two tickets share them, and the bits stay."""
+    evaluation = make_evaluation(model, Lengths(700, (40, 3)))
+    expected = expected_readings(model, QUANTISED_OPTIONS, evaluation)
+    with open_pool(model, contexts=2, threads=2) as pool:
+        reply = await pool.score(evaluation, Lane.BATCH)
+        threads = sorted(native.llama_n_threads_batch(one._handle) for one in contexts_of(pool))
+        assert [2, 4] == threads
+        assert 4 == pool.threads_each()
+        assert expected == reply.readings
+        replies = await asyncio.gather(*(pool.score(evaluation, Lane.BATCH) for _ in range(2)))
+        assert [expected] * 2 == [one.readings for one in replies]
+        assert is_empty(pool)
+
+
+# --- contexts that cannot be made -----------------------------------------------------------------
+
+
+def test_a_pool_that_cannot_start_says_so(tiny_models: TinyModels) -> None:
+    """A second context that cannot be made is a CannotRun; the first one's memory is free again."""
+    code = """
+        import resource, sys
+        from pathlib import Path
+        from worker.engine.llama import Context, Model
+        from worker.engine.options import ModelOptions
+        from tests.integration.pools import contexts_of, open_pool
+        from worker.errors import CannotRun
+
+        def address_space(field):
+            lines = Path("/proc/self/status").read_text().splitlines()
+            return next(int(line.split()[1]) << 10 for line in lines if line.startswith(field))
+
+        options = ModelOptions(context_tokens=1 << 18, threads=1)
+        with Model.load(Path(sys.argv[1]), options) as model:
+            before = address_space("VmSize")
+            with open_pool(model, options=options):
+                cost = address_space("VmPeak") - before
+            limit = address_space("VmSize") + cost * 3 // 2
+            resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
+            try:
+                with open_pool(model, contexts=2, options=options):
+                    print("both fit")
+            except CannotRun as error:
+                print(error)
+            with open_pool(model, options=options) as pool:
+                print(len(contexts_of(pool)), "starts")
+    """
+    child = in_a_child(code, str(tiny_models.path()))
+    assert (0, "") == (child.returncode, child.stderr)
+    message, after = child.stdout.splitlines()
+    assert message.startswith("llama.cpp cannot make a context of 262144 tokens: ")
+    assert "1 starts" == after
