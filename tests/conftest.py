@@ -1,6 +1,7 @@
 """What every test starts from: a clean environment and a plain log."""
 
 import os
+import sys
 from collections.abc import Iterator
 
 import pytest
@@ -10,6 +11,13 @@ from hypothesis import settings
 # No deadline: a busy machine is not a bug. The same examples every time: a red run stays red.
 settings.register_profile("tests", deadline=None, derandomize=True, database=None)
 settings.load_profile("tests")
+
+
+def pytest_unconfigure() -> None:
+    """Close two handles that llama_cpp leaves open: their warnings would be the last lines."""
+    if utils := sys.modules.get("llama_cpp._utils"):
+        utils.outnull_file.close()
+        utils.errnull_file.close()
 
 
 @pytest.fixture(autouse=True)

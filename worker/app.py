@@ -1,10 +1,11 @@
 """Open every resource in order, wire the parts, close them in reverse; the only place that does."""
 
+import asyncio
 from contextlib import AsyncExitStack
 
 import structlog
 
-from worker.brain import check_model, open_brain
+from worker.brain import Brain, check_model, open_brain
 from worker.errors import UsageError
 from worker.evaluator import Evaluator
 from worker.lifecycle import Lifecycle
@@ -46,7 +47,9 @@ async def run_faces(settings: Settings, lifecycle: Lifecycle, aws: Connection | 
         queue: tuple[SqsInbox, SnsPublisher] | None = None
         if aws is not None:  # before the model: what is wrong with it shows in a second
             queue = await open_queue(stack, settings, aws)
-        brain = await stack.enter_async_context(open_brain(settings))
+        brain = await _open_unless_stopped(stack, settings, lifecycle)
+        if brain is None:
+            return
         if sidecar is not None:
             sidecar.answer_with(brain.evaluator)
         lifecycle.ready()
@@ -56,6 +59,23 @@ async def run_faces(settings: Settings, lifecycle: Lifecycle, aws: Connection | 
         if sidecar is not None:
             left_seconds = settings.drain_seconds - lifecycle.draining_seconds()
             lifecycle.unfinished += await sidecar.drain(max(0.0, left_seconds))
+
+
+async def _open_unless_stopped(
+    stack: AsyncExitStack, settings: Settings, lifecycle: Lifecycle
+) -> Brain | None:
+    """Open the model; give it up when the stop event comes first, and return None."""
+    opening = asyncio.ensure_future(stack.enter_async_context(open_brain(settings)))
+    stopped = asyncio.ensure_future(lifecycle.stopping.wait())
+    try:
+        await asyncio.wait({opening, stopped}, return_when=asyncio.FIRST_COMPLETED)
+        if opening.done():
+            return opening.result()
+        return None
+    finally:
+        for task in (opening, stopped):
+            task.cancel()
+        await asyncio.gather(opening, stopped, return_exceptions=True)
 
 
 async def open_queue(

@@ -1,14 +1,14 @@
 """Open the model: prove the build, load it, size its contexts, make it answer."""
 
 import asyncio
-from collections.abc import AsyncIterator
+import threading
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from importlib import resources
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, TypeVar
 
-import psutil
 import structlog
 
 from worker import __version__, metrics
@@ -21,6 +21,7 @@ from worker.decision.outcome import (
     canonical_sha256,
 )
 from worker.decision.prompt import Frame, PromptTemplate, chat_frame
+from worker.engine.cores import usable_cores
 from worker.engine.fingerprint import ModelFile, fingerprint_model, hardware
 from worker.engine.memory import available_bytes
 from worker.engine.options import FlashAttention, KvType, ModelOptions
@@ -37,6 +38,8 @@ if TYPE_CHECKING:  # importing llama.cpp's libraries may crash: see open_brain
 PROMPT_NAME, PROMPT_VERSION = "direct", "1"
 
 _log = structlog.get_logger()
+
+Result = TypeVar("Result")
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,14 +66,14 @@ async def open_brain(settings: Settings) -> AsyncIterator[Brain]:
     path = check_model(settings)
     free_bytes = available_bytes()
     if settings.prove_build:
-        await asyncio.to_thread(prove_build, path, settings.gpu_layers)
-    file = await asyncio.to_thread(fingerprint_model, path, settings.cache_dir)
+        await _in_thread(prove_build, path, settings.gpu_layers)
+    file = await _in_thread(fingerprint_model, path, settings.cache_dir)
 
     # Only now: importing llama.cpp's libraries is what may crash, and the child took that.
     from worker.engine.llama import Model
     from worker.engine.pool import Pool
 
-    model = await asyncio.to_thread(Model.load, path, model_options(settings))
+    model = await _in_thread(Model.load, path, model_options(settings))
     with model:
         check_kind(model)
         size = _size(model, file, settings, free_bytes)
@@ -85,12 +88,28 @@ async def open_brain(settings: Settings) -> AsyncIterator[Brain]:
             max_parked_bytes=settings.parked_mebibytes * 2**20,
             spill=_spill(provenance, settings),
         )
-        await asyncio.to_thread(pool.start)
         try:
+            await _in_thread(lambda _: pool.start())
+            metrics.ENGINE_STALLED.set_function(pool.stalled_seconds)
             _announce(provenance, size, len(labels))
             yield Brain(Evaluator(pool, prompt, labels, provenance), size)
         finally:
-            await asyncio.to_thread(pool.close)
+            await _in_thread(lambda _: pool.close())
+
+
+async def _in_thread(function: Callable[..., Result], *arguments: Any) -> Result:
+    """Run ``function(*arguments, given_up)`` in a thread.
+
+    A cancellation sets *given_up* and waits: what the thread uses must not be freed under it.
+    """
+    given_up = threading.Event()
+    running = asyncio.ensure_future(asyncio.to_thread(function, *arguments, given_up))
+    try:
+        return await asyncio.shield(running)
+    except asyncio.CancelledError:
+        given_up.set()
+        await asyncio.wait({running})
+        raise
 
 
 def check_model(settings: Settings) -> Path:
@@ -102,7 +121,8 @@ def check_model(settings: Settings) -> Path:
     """
     if settings.model is None:
         raise UsageError("no model: set --model or WORKER_MODEL to a GGUF file, or to `sample`")
-    check_file(settings.model, available_bytes())
+    # Weights that go to a GPU are its memory's business.
+    check_file(settings.model, None if settings.gpu_layers else available_bytes())
     return settings.model
 
 
@@ -118,12 +138,6 @@ def check_kind(model: "Model") -> None:
             f"this is a decision model of type {kind}, which has a prompt and a readout of its own;"
             " serve it through llama-server's /v1/systemone"
         )
-
-
-def physical_cores() -> int:
-    """Return the physical cores that this process may use."""
-    usable = len(psutil.Process().cpu_affinity())
-    return max(1, min(usable, psutil.cpu_count(logical=False) or usable))
 
 
 def model_options(settings: Settings) -> ModelOptions:
@@ -151,8 +165,10 @@ def _size(model: "Model", file: ModelFile, settings: Settings, free_bytes: int) 
         vocabulary_size=model.vocabulary_size,
         training_context_tokens=model.training_context_tokens,
     )
-    # Mapped weights still count as free memory, yet must stay: so they are taken off here.
-    machine = Machine(cores=physical_cores(), memory_bytes=free_bytes - file.size_bytes)
+    # Mapped weights still count as free memory, yet must stay; parked trunks will come.
+    weights_bytes = 0 if settings.gpu_layers else file.size_bytes
+    reserved_bytes = weights_bytes + settings.parked_mebibytes * 2**20
+    machine = Machine(cores=usable_cores(), memory_bytes=free_bytes - reserved_bytes)
     return choose_size(model_options(settings), settings.contexts, facts, machine)
 
 

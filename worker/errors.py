@@ -11,8 +11,10 @@
     ├─ Retryable         not now: come back later
     │  ├─ EngineBusy     more tokens are waiting than the door lets in
     │  ├─ DecodeFailed   llama.cpp refused a call twice
+    │  ├─ NotReady       the worker is starting or draining
     │  ├─ DeadlinePassed the answer would come too late
     │  └─ AwsUnavailable a call to AWS failed and may work later
+    ├─ Bug               what cannot happen did                      exit code 1
     └─ LeaseLost         the delivery is someone else's now: touch nothing
 
 No message ever holds text of a ticket: messages name places, counts and limits.
@@ -53,15 +55,44 @@ class CannotRun(WorkerError):
 
 
 class AwsUnusable(WorkerError):
-    """AWS cannot be used as configured; trying again will not help."""
+    """AWS cannot be used as configured; trying again will not help.
+
+    Args:
+        message: one sentence.
+        code: AWS's own error code, when there is one.
+    """
 
     exit_code = ExitCode.AWS_UNUSABLE
+
+    def __init__(self, message: str, code: str = "") -> None:
+        super().__init__(message)
+        self.code = code
 
 
 class EngineFailed(WorkerError):
     """The engine failed and could not be rebuilt; the process is finished."""
 
     exit_code = ExitCode.ENGINE_FAILED
+
+
+_LONGEST_PLACE = 200
+_OUR_WORDS = frozenset(
+    (
+        "",
+        "criteria",
+        "false",
+        "instructions",
+        "metadata",
+        "model",
+        "question_set",
+        "questions",
+        "state",
+        "state_uri",
+        "ticket_id",
+        "true",
+        "type",
+    )
+)
 
 
 class Rejected(WorkerError):
@@ -74,10 +105,16 @@ class Rejected(WorkerError):
     """
 
     def __init__(self, code: str, message: str, where: str = "") -> None:
+        where = where[:_LONGEST_PLACE]
         super().__init__(f"{where}: {message}" if where else message)
         self.code = code
         self.message = message
         self.where = where
+
+    def place_for_log(self) -> str:
+        """Return the place without ids and option names, which whoever asked has chosen."""
+        parts = self.where.split(".")
+        return ".".join(part if part in _OUR_WORDS or part.isdecimal() else "#" for part in parts)
 
 
 class Retryable(WorkerError):
@@ -110,6 +147,14 @@ class DeadlinePassed(Retryable):
 
 class AwsUnavailable(Retryable):
     """A call to AWS failed in a way that may pass."""
+
+
+class NotReady(Retryable):
+    """The worker is starting or draining, and takes nothing now."""
+
+
+class Bug(WorkerError):
+    """Something that cannot happen did; the log has the traceback."""
 
 
 class LeaseLost(WorkerError):

@@ -15,12 +15,15 @@ from worker.decision.outcome import (
     rejection,
 )
 from worker.decision.policy import NO_POLICY, most_cautious
-from worker.decision.prompt import PromptTemplate
+from worker.decision.prompt import PromptTemplate, shown
 from worker.decision.question import Question, Text
 from worker.decision.scores import score_reading
 from worker.decision.ticket import Ticket
 from worker.errors import Rejected
 from worker.ports import Branch, Engine, Evaluation, Lane, Reply
+
+MAX_PROMPT_CHARACTERS = 1 << 25
+"""The most text that one ticket may become, since each question's prompt repeats the state."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,15 +69,23 @@ class Evaluator:
             raise Rejected("unknown_model", f"this worker answers as {name} or jev-*", "model")
 
     def _evaluation(self, state: Text, questions: dict[str, Question]) -> Evaluation:
+        text = shown(state)
+        if len(text) * len(questions) > MAX_PROMPT_CHARACTERS:
+            raise Rejected(
+                "too_large",
+                f"{len(questions)} questions about {len(text)} characters of state are more than"
+                f" {MAX_PROMPT_CHARACTERS} characters of prompts",
+                "questions",
+            )
         branches = []
         for key, question in questions.items():
             try:
                 labels = self.labels.take(len(question.options()))
             except Rejected as fault:
                 raise Rejected(fault.code, fault.message, f"questions.{key}.criteria") from None
-            prompt = self.prompt.render(state, question, labels)
+            prompt = self.prompt.render(text, question, labels)
             branches.append(Branch(prompt, tuple(label.token for label in labels)))
-        return Evaluation(self.prompt.probes(state), tuple(branches))
+        return Evaluation(self.prompt.probes(text), tuple(branches))
 
     def _outcome(
         self, ticket: Ticket, state: Text, questions: dict[str, Question], reply: Reply

@@ -38,6 +38,7 @@ class Lifecycle:
         self.failure: WorkerError | None = None
         self.unfinished = 0
         self._stopped_at = 0.0
+        self._signalled = False
 
     def ready(self) -> None:
         """Enter the phase in which work is taken, unless a stop came first."""
@@ -90,7 +91,8 @@ class Lifecycle:
                 loop.remove_signal_handler(number)
 
     def _on_signal(self, number: signal.Signals) -> None:
-        if self.stopping.is_set():
+        if self._signalled:
             _log.warning("exit_at_once", signal=number.name)
             os._exit(128 + number)
+        self._signalled = True
         self.stop(number.name)

@@ -18,7 +18,7 @@ def configure_log(level: str, log_format: LogFormat) -> None:
     """
     console = log_format == "console" or (log_format == "auto" and sys.stderr.isatty())
     # No local variables in tracebacks: they hold tickets.
-    tracebacks: Any = (
+    renderer: Any = (
         structlog.dev.ConsoleRenderer(exception_formatter=structlog.dev.plain_traceback)
         if console
         else structlog.processors.JSONRenderer(ensure_ascii=False)
@@ -29,7 +29,7 @@ def configure_log(level: str, log_format: LogFormat) -> None:
             structlog.processors.add_log_level,
             structlog.processors.TimeStamper(fmt="iso", utc=True),
             *([] if console else [_structured_exceptions()]),
-            tracebacks,
+            renderer,
         ],
         wrapper_class=structlog.make_filtering_bound_logger(logging.getLevelName(level.upper())),
         logger_factory=structlog.PrintLoggerFactory(sys.stderr),

@@ -45,6 +45,9 @@ ENGINE_WAITING_TOKENS = Gauge(
 ENGINE_SECONDS = Histogram(
     "decision_engine_seconds", "An evaluation, by phase", ["phase"], buckets=_SECONDS
 )
+ENGINE_STALLED = Gauge(
+    "decision_engine_stalled_seconds", "The longest time that a context has been inside one call"
+)
 DECODE_FAILURES = Counter("decision_decode_failures_total", "Calls that llama.cpp refused")
 HTTP_REQUESTS = Counter(
     "decision_http_requests_total", "Requests, by route and status code", ["route", "code"]

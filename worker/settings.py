@@ -87,7 +87,6 @@ class Settings(BaseSettings):
     max_backoff_seconds: int = _setting(
         900, "Queue", "longest delay before a released delivery returns", ge=1, le=43_200
     )
-    max_body_bytes: int = _setting(1_048_576, "Queue", "largest ticket or request", ge=1024)
 
     host: str = _setting("127.0.0.1", "Sidecar", "address to listen on")
     port: int | None = _setting(None, "Sidecar", "port to listen on", ge=0, le=65_535)
@@ -95,6 +94,7 @@ class Settings(BaseSettings):
         55.0, "Sidecar", "time for one answer, else 504; SageMaker waits 60", gt=0
     )
 
+    max_body_bytes: int = _setting(1_048_576, "Process", "largest ticket or request", ge=1024)
     drain_seconds: float = _setting(
         20.0, "Process", "time to finish what is held after a stop signal", ge=0
     )
@@ -151,11 +151,14 @@ class Settings(BaseSettings):
         return self.heartbeat_seconds or visibility_seconds / HEARTBEATS_PER_VISIBILITY
 
     def _stop_faults(self) -> list[str]:
-        needed = self.wait_seconds + self.drain_seconds + _STOP_MARGIN_SECONDS
+        polls = self.queue_url is not None
+        wait_seconds = self.wait_seconds if polls else 0
+        needed = wait_seconds + self.drain_seconds + _STOP_MARGIN_SECONDS
         if needed <= self.stop_window_seconds:
             return []
+        terms = "wait_seconds + drain_seconds" if polls else "drain_seconds"
         return [
-            f"wait_seconds + drain_seconds + {_STOP_MARGIN_SECONDS} is {needed:g},"
+            f"{terms} + {_STOP_MARGIN_SECONDS} is {needed:g},"
             f" more than stop_window_seconds ({self.stop_window_seconds:g})"
         ]
 

@@ -19,7 +19,7 @@ from rich.console import Console
 from rich.progress import track
 from rich.table import Table
 
-from worker.brain import physical_cores
+from worker.engine.cores import usable_cores
 from worker.engine.exact import TRUNK
 from worker.engine.llama import Context, Model
 from worker.engine.options import ModelOptions
@@ -117,7 +117,7 @@ class Bench:
 
 def measure(model: Model, repetitions: int) -> dict[str, Any]:
     """Return the medians of all ways and shapes."""
-    cores = physical_cores()
+    cores = usable_cores()
     bench = Bench(model, cores)
     found: dict[str, list[float]] = {}
 

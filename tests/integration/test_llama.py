@@ -289,7 +289,7 @@ def frame_of(model: Model) -> tuple[str, str]:
 
 
 def control_tokens(model: Model, tokens: list[int]) -> list[int]:
-    known = frozenset(model.tokenizer._control_tokens.values())
+    known = frozenset(control.token for control in model.tokenizer._control_tokens.values())
     return [token for token in tokens if token in known]
 
 

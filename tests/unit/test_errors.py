@@ -67,7 +67,9 @@ def test_what_may_work_later_is_retryable(error: WorkerError) -> None:
     assert isinstance(error, Retryable)
 
 
-@pytest.mark.parametrize("error", [Rejected("c", "m"), LeaseLost(), EngineFailed(), AwsUnusable()])
+@pytest.mark.parametrize(
+    "error", [Rejected("c", "m"), LeaseLost(), EngineFailed(), AwsUnusable("no")]
+)
 def test_what_will_not_work_later_is_not_retryable(error: WorkerError) -> None:
     """These have reactions of their own, and none of them is to try again."""
     assert not isinstance(error, Retryable)

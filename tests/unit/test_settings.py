@@ -155,8 +155,10 @@ def test_a_poll_is_shorter_than_the_visibility() -> None:
 
 def test_poll_and_drain_fit_the_stop_window() -> None:
     """A stop waits for the poll, then drains: both end before the platform kills."""
-    load_settings({"wait_seconds": 5, "drain_seconds": 23, "stop_window_seconds": 30})
-    message = refusal(wait_seconds=5, drain_seconds=23.5, stop_window_seconds=30)
+    queue = {"queue_url": "https://queue.example/1/tickets", "stop_window_seconds": 30}
+    load_settings({"wait_seconds": 5, "drain_seconds": 23, **queue})
+    load_settings({"wait_seconds": 20, "drain_seconds": 28, "stop_window_seconds": 30})
+    message = refusal(wait_seconds=5, drain_seconds=23.5, **queue)
 
     assert (
         "settings: wait_seconds + drain_seconds + 2 is 30.5, more than stop_window_seconds (30)"

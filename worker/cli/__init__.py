@@ -48,9 +48,6 @@ def _run() -> int:
         return ExitCode.USAGE
     except click.Abort:
         return 130
-    except BrokenPipeError:  # the reader of our output has gone, as `| head` does
-        sys.stderr.close()
-        return ExitCode.DONE
     except Exception:  # noqa: BLE001 - the last line of defence says what to report
         traceback.print_exc()
         click.echo("error: a bug in decision-worker; please report the lines above", err=True)

@@ -65,13 +65,15 @@ async def _run(
         here = settings.model_copy(
             update={"queue_url": desk.queue_url, "topic_arn": desk.topic_arn, "wait_seconds": 1}
         )
-        with lifecycle.signals():
-            async with asyncio.TaskGroup() as group:
-                collecting = group.create_task(_collect(desk, len(sample.tickets), console))
-                collecting.add_done_callback(lambda _: lifecycle.stop("every ticket is answered"))
+        collecting = asyncio.create_task(_collect(desk, len(sample.tickets), console))
+        collecting.add_done_callback(lambda _: lifecycle.stop("every ticket is answered"))
+        try:
+            with lifecycle.signals():
                 await run_faces(here, lifecycle, Connection(session, endpoint_url))
-                if not collecting.done():
-                    collecting.cancel()
+        finally:
+            if not collecting.done():
+                collecting.cancel()
+            await asyncio.wait({collecting})
     if lifecycle.failure is not None:
         raise lifecycle.failure
     return None if collecting.cancelled() else collecting.result()

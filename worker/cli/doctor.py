@@ -11,12 +11,13 @@ import click
 
 from worker import __version__
 from worker.app import open_queue
-from worker.brain import Brain, open_brain, physical_cores
+from worker.brain import Brain, open_brain
 from worker.cli.options import SettingsCommand, read_settings
 from worker.cli.run import GROUPS, aws_connection
+from worker.engine.cores import usable_cores
 from worker.engine.memory import available_bytes, in_words
 from worker.errors import AwsUnusable, ExitCode, WorkerError
-from worker.queue.aws import Connection, call_config
+from worker.queue.aws import Connection, aws_errors, call_config
 from worker.settings import Settings
 
 _FREE_BEFORE = "free before loading"
@@ -58,7 +59,7 @@ async def _examine(settings: Settings) -> list[Finding]:
     free = available_bytes()
     return [
         Finding("worker", f"{__version__}, Python {sys.version.split()[0]}"),
-        Finding("cores", f"{physical_cores()} physical cores usable"),
+        Finding("cores", f"{usable_cores()} cores usable"),
         Finding("memory", f"{in_words(free)} {_FREE_BEFORE}"),
         *await _examine_model(settings, free),
         *await _examine_aws(settings),
@@ -99,11 +100,12 @@ def _describe(brain: Brain, path: str, free: int) -> list[Finding]:
 async def _examine_aws(settings: Settings) -> list[Finding]:
     if settings.queue_url is None and settings.topic_arn is None:
         return [Finding("aws", "not needed: no queue and no topic is set")]
-    connection = aws_connection()
-    findings = [*await _credentials(connection)]
-    if any(finding.error for finding in findings):
-        return findings
+    findings: list[Finding] = []
     try:
+        connection = aws_connection()
+        findings = await _credentials(connection)
+        if any(finding.error for finding in findings):
+            return findings
         async with AsyncExitStack() as stack:
             inbox, _ = await open_queue(stack, settings, connection)
             dead = inbox.facts.dead_letter_url
@@ -131,8 +133,9 @@ async def _credentials(connection: Connection) -> list[Finding]:
     if credentials is None:
         error = AwsUnusable("no credentials: set AWS_PROFILE or AWS_ACCESS_KEY_ID, or use a role")
         return [*findings, Finding("credentials", "not found", error)]
-    async with connection.sqs(call_config(1)) as client:
-        endpoint = client.meta.endpoint_url
+    with aws_errors("open a client", starting=True):
+        async with connection.sqs(call_config(1)) as client:
+            endpoint = client.meta.endpoint_url
     return [
         *findings,
         Finding("credentials", f"found by {credentials.method}"),

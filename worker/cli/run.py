@@ -10,7 +10,7 @@ from worker.app import run_faces
 from worker.cli.options import SettingsCommand, read_settings
 from worker.errors import ExitCode, UsageError
 from worker.lifecycle import Lifecycle
-from worker.queue.aws import Connection
+from worker.queue.aws import Connection, aws_errors
 from worker.settings import Settings, aws_region
 
 GROUPS = ("Model", "Engine", "Queue", "Sidecar", "Process")
@@ -42,7 +42,8 @@ def serve(**flags: Any) -> ExitCode:
 
 def aws_connection() -> Connection:
     """Return how AWS is reached, as its own environment variables say."""
-    return Connection(aioboto3.Session(region_name=aws_region()))
+    with aws_errors("read the AWS configuration", starting=True):
+        return Connection(aioboto3.Session(region_name=aws_region()))
 
 
 async def run_process(settings: Settings, aws: Connection | None) -> ExitCode:

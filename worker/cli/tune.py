@@ -6,13 +6,14 @@ import click
 from rich.console import Console
 from rich.table import Table
 
-from worker.brain import check_model, model_options, physical_cores
+from worker.brain import check_model, model_options
 from worker.cli.options import SettingsCommand, read_settings
+from worker.engine.cores import usable_cores
 from worker.engine.proof import prove_build
 from worker.errors import CannotRun
 
 
-@click.command(cls=SettingsCommand, groups=("Model", "Process"))
+@click.command(cls=SettingsCommand, groups=("Model",))
 @click.option(
     "--seconds", default=60.0, show_default=True, help="how long to measure, all ways together"
 )
@@ -37,7 +38,7 @@ def tune(seconds: float, **flags: Any) -> None:
         Model.load(path, options) as model,
         Console(stderr=True).status("Measuring") as status,
     ):
-        candidates = list(ways(physical_cores()))
+        candidates = list(ways(usable_cores()))
         measuring = measure_ways(model, options, candidates, seconds)
         for count, so_far in enumerate(measuring, 1):
             medians = so_far

@@ -43,13 +43,13 @@ def _answers(answers: Mapping[str, Answer]) -> Iterator[tuple[str, Attribute]]:
     named = [(key, answer) for key, answer in answers.items() if _ATTRIBUTE_ID.fullmatch(key)]
     for key, answer in named[:MAX_ANSWERS]:
         if isinstance(answer, ChoiceAnswer):
-            yield f"answer.{key}", Attribute("String", _as_value(answer.choice))
+            yield f"answer.{key}", Attribute("String", attribute_value(answer.choice))
         else:
             number = answer.noul if isinstance(answer, NoulAnswer) else answer.score
             yield f"answer.{key}", Attribute("Number", f"{number:.{_FILTER_DECIMALS}f}")
 
 
-def _as_value(text: str) -> str:
+def attribute_value(text: str) -> str:
     """Return *text* without the characters SNS refuses, never empty and not too long."""
     allowed = "".join(c for c in text if c in "\t\n\r" or (c >= " " and c not in FORBIDDEN))
     return allowed.strip()[:MAX_VALUE_CHARACTERS] or "-"

@@ -108,14 +108,19 @@ class PromptTemplate:
         ).hexdigest()
         self._template = _environment(jinja2.StrictUndefined).from_string(source)
 
-    def render(self, state: Text, question: Question, labels: tuple[Label, ...]) -> PromptText:
-        """Return the full prompt of one question, its options carrying *labels* in order."""
-        return self._render(_shown(state), question, tuple(label.shown for label in labels))
+    def render(self, state: str, question: Question, labels: tuple[Label, ...]) -> PromptText:
+        """Return the full prompt of one question, its options carrying *labels* in order.
 
-    def probes(self, state: Text) -> tuple[PromptText, PromptText]:
+        Args:
+            state: as :func:`shown` returns it.
+            question: what to ask.
+            labels: one for each option.
+        """
+        return self._render(state, question, tuple(label.shown for label in labels))
+
+    def probes(self, state: str) -> tuple[PromptText, PromptText]:
         """Return two fixed questions rendered over *state*; they share exactly the trunk."""
-        shown = _shown(state)
-        first, second = (self._render(shown, probe, _PROBE_LABELS) for probe in _PROBES)
+        first, second = (self._render(state, probe, _PROBE_LABELS) for probe in _PROBES)
         return first, second
 
     def cue(self) -> PromptText:
@@ -126,12 +131,12 @@ class PromptTemplate:
         content = self._template.render(
             state=state,
             type=question.type,
-            instructions=_shown(question.instructions or _DEFAULT_INSTRUCTIONS[question.type]),
+            instructions=shown(question.instructions or _DEFAULT_INSTRUCTIONS[question.type]),
             options=[
                 {
                     "label": label,
                     "key": option.key,
-                    "description": _shown(option.description or ""),
+                    "description": shown(option.description or ""),
                 }
                 for label, option in zip(labels, question.options(), strict=True)
             ],
@@ -154,7 +159,7 @@ def _environment(undefined: type[jinja2.Undefined]) -> ImmutableSandboxedEnviron
     )
 
 
-def _shown(text: Text) -> str:
+def shown(text: Text) -> str:
     """Return text as it is and structured data as JSON, its fields in their order."""
     return text if isinstance(text, str) else _as_json(text)
 

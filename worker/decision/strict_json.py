@@ -2,18 +2,18 @@
 
 import json
 import re
-from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import islice
 from typing import Any
 
 from worker.errors import Rejected
 
 MAX_NESTING = 64
 
-# Objects below these top-level fields hold the customer's own keys, so a place inside them is
-# given by position.
-_CUSTOMER_FIELDS = frozenset({"state", "metadata"})
-
+# The ticket's fields, the only keys of a body's top level that a place may spell.
+_FIELDS = frozenset(
+    {"ticket_id", "state", "state_uri", "questions", "question_set", "model", "metadata"}
+)
 
 _SURROGATE = re.compile("[\ud800-\udfff]")
 
@@ -28,6 +28,9 @@ class _Duplicate:
 @dataclass(frozen=True, slots=True)
 class _NotFinite:
     """Stands in the parsed tree for NaN or an infinity."""
+
+
+_CAN_BE_WRONG = (dict, list, str, float, _Duplicate, _NotFinite)
 
 
 def parse_json(text: str | bytes, *, code: str = "invalid_ticket") -> Any:
@@ -66,14 +69,47 @@ def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any] | _Duplicate:
     raise AssertionError("fewer keys than pairs, yet no key repeats")
 
 
+@dataclass(frozen=True, slots=True)
+class _Place:
+    """Where a container is: a chain up to the root, worded only when something is wrong."""
+
+    name: str
+    above: "_Place | None"
+    depth: int
+
+    def path(self) -> tuple[str, ...]:
+        names: list[str] = []
+        place: _Place | None = self
+        while place is not None and place.depth:
+            names.append(place.name)
+            place = place.above
+        return tuple(reversed(names))
+
+
 def _check(tree: Any, code: str) -> None:
-    waiting: list[tuple[Any, tuple[str, ...]]] = [(tree, ())]
+    waiting: list[tuple[Any, _Place]] = [(tree, _Place("", None, 0))]
     while waiting:
-        node, path = waiting.pop()
-        fault = _fault(node, len(path))
+        node, place = waiting.pop()
+        fault = _fault(node, place.depth)
         if fault:
-            raise Rejected(code, fault, ".".join(path))
-        waiting.extend((child, (*path, name)) for name, child in _children(node, path))
+            raise Rejected(code, fault, ".".join(place.path()))
+        if isinstance(node, dict):
+            children = enumerate(node.values())
+        elif isinstance(node, list):
+            children = enumerate(node)
+        else:
+            continue
+        for index, child in children:
+            # Most nodes are harmless and need no place: a body may hold half a million numbers.
+            if isinstance(child, _CAN_BE_WRONG) and not _is_harmless(child):
+                name = _name(node, index, place)
+                waiting.append((child, _Place(name, place, place.depth + 1)))
+
+
+def _is_harmless(node: Any) -> bool:
+    return (isinstance(node, str) and not _has_lone_surrogate(node)) or (
+        isinstance(node, float) and _is_finite(node)
+    )
 
 
 def _fault(node: Any, depth: int) -> str | None:
@@ -90,14 +126,14 @@ def _fault(node: Any, depth: int) -> str | None:
     return None
 
 
-def _children(node: Any, path: tuple[str, ...]) -> Iterator[tuple[str, Any]]:
-    if isinstance(node, list):
-        return ((str(index), child) for index, child in enumerate(node))
-    if not isinstance(node, dict):
-        return iter(())
-    if path and path[0] in _CUSTOMER_FIELDS:
-        return ((f"#{index + 1}", child) for index, child in enumerate(node.values()))
-    return ((key, child) for key, child in node.items())
+def _name(parent: Any, index: int, place: _Place) -> str:
+    """Name a child: keys of the format are spelled, those that a customer chose are counted."""
+    if isinstance(parent, list):
+        return str(index)
+    key = next(islice(parent, index, None))
+    path = place.path()
+    spelled = path[0] == "questions" if path else key in _FIELDS
+    return key if spelled else f"#{index + 1}"
 
 
 def _is_finite(number: float) -> bool:

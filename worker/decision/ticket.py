@@ -8,6 +8,10 @@ from worker.decision.question import Question, Text
 from worker.decision.strict_json import parse_json
 from worker.errors import Rejected
 
+LARGE_BODY = 1 << 16
+"""Bodies of more characters take long enough to parse that an event loop should not do it."""
+
+MAX_QUESTIONS = 256
 MAX_METADATA = 16
 MAX_TICKET_ID = 128
 
@@ -39,7 +43,9 @@ class Ticket(BaseModel):
     ticket_id: str = Field(default="", max_length=MAX_TICKET_ID)
     state: Text | None = None
     state_uri: str | None = None
-    questions: dict[str, Question] | None = Field(default=None, min_length=1)
+    questions: dict[str, Question] | None = Field(
+        default=None, min_length=1, max_length=MAX_QUESTIONS
+    )
     question_set: str | None = None
     model: str | None = None
     metadata: dict[str, str] = Field(default_factory=dict, max_length=MAX_METADATA)

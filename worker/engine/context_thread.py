@@ -9,7 +9,7 @@ import structlog
 
 from worker import metrics
 from worker.decision.scores import Reading
-from worker.engine.exact import Evaluation, Paused
+from worker.engine.exact import ExactRun, Paused
 from worker.engine.llama import Aborted, Context, Model, NativeError
 from worker.engine.options import ModelOptions
 from worker.engine.trunks import Found, State
@@ -132,7 +132,10 @@ class ContextThread(threading.Thread):
         self._work, self._calls, self._restored = work, 0, None
         work.begin()
         try:
-            work.resolve(work.reply(self._read(work)))
+            reply = work.reply(self._read(work))
+            metrics.ENGINE_SECONDS.labels("waiting").observe(reply.waiting_seconds)
+            metrics.ENGINE_SECONDS.labels("evaluating").observe(reply.evaluation_seconds)
+            work.resolve(reply)
         except Paused:
             self._work = None
             self._office.set_aside(work)
@@ -172,16 +175,16 @@ class ContextThread(threading.Thread):
         if self._context is None:
             raise EngineFailed("this context could not be rebuilt")
         before = work.progress.evaluated_tokens
-        evaluation = Evaluation(
+        run = ExactRun(
             context=self._context,
-            desk=self,
+            host=self,
             plan=work.plan,
             prompts=work.prompts,
             labels=work.labels,
             snapshots=not self._model.is_divisible,
         )
         try:
-            return evaluation.run(work.progress)
+            return run.run(work.progress)
         except Aborted:
             work.check()
             raise NativeError("llama.cpp gave a call up by itself") from None

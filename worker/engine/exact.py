@@ -51,7 +51,7 @@ class Context(Protocol):
         ...
 
 
-class Desk(Protocol):
+class Host(Protocol):
     """What an evaluation asks of whoever runs it."""
 
     def at_border(self, *, may_pause: bool) -> None:
@@ -99,12 +99,12 @@ class Progress:
 
 
 @dataclass(frozen=True, slots=True)
-class Evaluation:
+class ExactRun:
     """One ticket's work on one context.
 
     Attributes:
         context: empty; it is empty again afterwards, also after an error.
-        desk: whoever runs it.
+        host: whoever runs it.
         plan: made from *prompts*.
         prompts: the tokens of each branch's full prompt.
         labels: the label tokens of each branch.
@@ -113,7 +113,7 @@ class Evaluation:
     """
 
     context: Context
-    desk: Desk
+    host: Host
     plan: Plan
     prompts: Sequence[Sequence[int]]
     labels: Sequence[Sequence[int]]
@@ -165,16 +165,16 @@ class Evaluation:
             self._restore(trunk, progress)
         if progress.position < len(trunk):
             self._decode_trunk(trunk, len(trunk), progress, read=False)
-            self.desk.park(trunk, self.context.save)
+            self.host.park(trunk, self.context.save)
         for index in waiting:
-            self.desk.at_border(may_pause=True)
+            self.host.at_border(may_pause=True)
             self.context.fork()
             self._decode_fork(index, progress)
             progress.readings[index] = self.context.read(self.labels[index])
             self.context.remove(FORK)
 
     def _restore(self, trunk: Sequence[int], progress: Progress) -> None:
-        found = self.desk.find(trunk)
+        found = self.host.find(trunk)
         if found is None:
             return
         self.context.restore(found.parked.state)
@@ -188,7 +188,7 @@ class Evaluation:
         for span in spans(0, stop):
             if span.start < progress.position:
                 continue  # restored, or decoded before a pause
-            self.desk.at_border(may_pause=True)
+            self.host.at_border(may_pause=True)
             self.context.decode(
                 tokens[span.start : span.stop],
                 position=span.start,
@@ -202,13 +202,13 @@ class Evaluation:
 
     def _snapshot(self, tokens: Sequence[int], at: int, stop: int) -> None:
         if at == stop - stop % CHUNK_TOKENS and at < stop:
-            self.desk.park(tokens[:at], self.context.save)
+            self.host.park(tokens[:at], self.context.save)
 
     def _decode_fork(self, index: int, progress: Progress) -> None:
         prompt = self.prompts[index]
         for number, span in enumerate(spans(self.plan.trunk_tokens, len(prompt))):
             if number:  # before the first call the border was reported already
-                self.desk.at_border(may_pause=False)
+                self.host.at_border(may_pause=False)
             self.context.decode(
                 prompt[span.start : span.stop],
                 position=span.start,

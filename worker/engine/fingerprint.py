@@ -3,6 +3,7 @@
 import hashlib
 import json
 import platform
+import threading
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -20,31 +21,38 @@ class ModelFile:
     size_bytes: int
 
 
-def fingerprint_model(path: Path, cache_dir: Path) -> ModelFile:
-    """Checksum a model file; the result is kept by path, size and modification time.
+def fingerprint_model(
+    path: Path, cache_dir: Path, given_up: threading.Event | None = None
+) -> ModelFile:
+    """Checksum a model file; the result is kept by path, inode, size and times.
 
     Args:
         path: an existing file.
         cache_dir: where results are kept; made when missing. A folder that cannot be written
             costs time at the next start, nothing else.
+        given_up: once set, reading ends, and what is returned means nothing.
     """
     path = path.resolve()
     status = path.stat()
-    key = f"{path}|{status.st_size}|{status.st_mtime_ns}"
+    times = f"{status.st_mtime_ns}|{status.st_ctime_ns}"
+    key = f"{path}|{status.st_ino}|{status.st_size}|{times}"
     kept = cache_dir / "checksums" / f"{hashlib.sha256(key.encode()).hexdigest()}.json"
     checksum = _kept(kept, key)
     if checksum is None:
-        checksum = sha256_of(path)
-        _keep(kept, key, checksum)
+        checksum = sha256_of(path, given_up)
+        if given_up is None or not given_up.is_set():
+            _keep(kept, key, checksum)
     return ModelFile(path, checksum, status.st_size)
 
 
-def sha256_of(path: Path) -> str:
-    """Return the hex SHA-256 of a file."""
+def sha256_of(path: Path, given_up: threading.Event | None = None) -> str:
+    """Return the hex SHA-256 of a file, or of its beginning once *given_up* is set."""
     digest = hashlib.sha256()
     with path.open("rb") as file:
         while block := file.read(_BLOCK_BYTES):
             digest.update(block)
+            if given_up is not None and given_up.is_set():
+                break
     return digest.hexdigest()
 
 

@@ -127,11 +127,18 @@ class Model:
         self.tokenizer = Tokenizer(self._tokenize, self._control_tokens(), self._first_tokens())
 
     @classmethod
-    def load(cls, path: Path, options: ModelOptions) -> Self:
+    def load(
+        cls, path: Path, options: ModelOptions, given_up: threading.Event | None = None
+    ) -> Self:
         """Load a model.
 
+        Args:
+            path: a GGUF file.
+            options: where its weights go.
+            given_up: once set, loading ends.
+
         Raises:
-            CannotRun: with llama.cpp's reason.
+            CannotRun: with llama.cpp's reason, or because it was given up.
         """
         start_backend()
         if options.gpu_layers and not native.llama_supports_gpu_offload():
@@ -142,6 +149,10 @@ class Model:
         parameters = native.llama_model_default_params()
         parameters.n_gpu_layers = options.gpu_layers
         parameters.load_mode = native.llama_load_mode_from_str(options.load_mode.encode())
+        goes_on = native.llama_progress_callback(
+            lambda _, __: given_up is None or not given_up.is_set()
+        )
+        parameters.progress_callback = goes_on
         _log.clear()
         handle = native.llama_model_load_from_file(os.fsencode(path), parameters)
         if not handle:

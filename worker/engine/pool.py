@@ -3,6 +3,7 @@
 import asyncio
 import threading
 from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 
 from worker import metrics
 from worker.engine.context_thread import ContextThread
@@ -49,6 +50,8 @@ class Pool:
         self._parks = max_parked_bytes > 0
         self._spill = spill if self._parks else None
         self._running: dict[Work, None] = {}
+        # Our own, so that closing can wait for it: it uses the model.
+        self._tokenising = ThreadPoolExecutor(1, thread_name_prefix="tokenising")
         self._closing = False
         self._failure: EngineFailed | None = None
         self._threads_in_all = contexts * options.threads
@@ -81,8 +84,10 @@ class Pool:
                 work.given_up = True
         for work in waiting:
             work.resolve(EngineFailed("the engine is closed"))
+        self._tokenising.shutdown(wait=True)
         for thread in self._threads:
-            thread.join()
+            if thread.ident is not None:  # it was started
+                thread.join()
         if self._spill is not None:
             for trunk, state in self._trunks.items():
                 self._spill.save(trunk, state)
@@ -97,11 +102,11 @@ class Pool:
         """Evaluate all branches of one ticket; see :class:`worker.ports.Engine`."""
         loop = asyncio.get_running_loop()
         # A long state takes milliseconds to tokenise: not on the loop.
-        prepared = await loop.run_in_executor(None, self._prepare, evaluation)
+        self._check_open()
+        prepared = await loop.run_in_executor(self._tokenising, self._prepare, evaluation)
         work = Work(*prepared, lane, deadline, loop.create_future(), loop)
         with self._changed:
-            if self._failure or self._closing:
-                raise EngineFailed(str(self._failure or "the engine is closed"))
+            self._check_open()
             self._door.put(work, lane, work.left_tokens)
             self._show_waiting()
             self._changed.notify_all()
@@ -187,6 +192,7 @@ class Pool:
         """Forget a parked trunk that could not be restored."""
         with self._changed:
             self._trunks.drop(found.parked)
+            metrics.PARKED_BYTES.set(self._trunks.bytes_used)
 
     def fail(self, error: EngineFailed) -> None:
         """Mark the engine as broken for good and answer everything that waits."""
@@ -196,6 +202,10 @@ class Pool:
             self._show_waiting()
         for work in waiting:
             work.resolve(EngineFailed(str(error)))
+
+    def _check_open(self) -> None:
+        if self._failure or self._closing:
+            raise EngineFailed(str(self._failure or "the engine is closed"))
 
     def _give_up(self, work: Work) -> None:
         """Make *work* end at once, wherever it is."""

@@ -9,12 +9,15 @@ crash; the parent turns it into one sentence with the remedy. Run as
 import signal
 import subprocess
 import sys
+import threading
+import time
 from pathlib import Path
 
 from worker.engine.options import ModelOptions
 from worker.errors import CannotRun, ExitCode
 
 _TIMEOUT_SECONDS = 600
+_LOOK_SECONDS = 0.2
 _MAGIC = b"GGUF"
 _CONTEXT_TOKENS = 64
 
@@ -25,8 +28,12 @@ _REBUILD = (
 )
 
 
-def check_file(path: Path, memory_bytes: int) -> int:
+def check_file(path: Path, memory_bytes: int | None) -> int:
     """Check what can be known of a model file without llama.cpp; return its size in bytes.
+
+    Args:
+        path: the model.
+        memory_bytes: what is free for its weights; None when they go elsewhere.
 
     Raises:
         CannotRun: no such file, not GGUF, or larger than *memory_bytes*.
@@ -39,7 +46,7 @@ def check_file(path: Path, memory_bytes: int) -> int:
         raise CannotRun(f"the model {path} cannot be read: {error.strerror}") from error
     if magic != _MAGIC:
         raise CannotRun(f"the model {path} is not a GGUF file")
-    if size > memory_bytes:
+    if memory_bytes is not None and size > memory_bytes:
         raise CannotRun(
             f"the model {path} needs {size / 2**30:.1f} GiB of memory for its weights alone,"
             f" {memory_bytes / 2**30:.1f} GiB are free"
@@ -47,37 +54,68 @@ def check_file(path: Path, memory_bytes: int) -> int:
     return size
 
 
-def prove_build(path: Path, gpu_layers: int) -> None:
+def prove_build(path: Path, gpu_layers: int, given_up: threading.Event | None = None) -> None:
     """Load *path* and decode a few tokens in a child process; blocks until it ends.
+
+    Args:
+        path: the model.
+        gpu_layers: layers to offload.
+        given_up: once set, the child is ended and the proof is not waited for.
 
     Raises:
         CannotRun: the child crashed or refused, with the reason and the remedy.
     """
     command = [sys.executable, "-m", "worker.engine.proof", str(path), str(gpu_layers)]
-    try:
-        child = subprocess.run(  # noqa: S603 - our own module
-            command, capture_output=True, text=True, timeout=_TIMEOUT_SECONDS, check=False
-        )
-    except subprocess.TimeoutExpired:
-        raise CannotRun(
-            f"llama.cpp did not decode its first tokens within {_TIMEOUT_SECONDS} seconds"
-        ) from None
-    if child.returncode == ExitCode.DONE:
+    # A session of its own: Ctrl-C and a supervisor's signal are for us, not for the child.
+    with subprocess.Popen(  # noqa: S603 - our own module
+        command,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    ) as child:
+        try:
+            said, complained = _wait(child, given_up or threading.Event())
+        finally:
+            child.kill()
+    if given_up is None or not given_up.is_set():
+        _judge(child.returncode, said, complained)
+
+
+def _wait(child: subprocess.Popen[str], given_up: threading.Event) -> tuple[str, str]:
+    end = time.monotonic() + _TIMEOUT_SECONDS
+    while not given_up.is_set():
+        try:
+            return child.communicate(timeout=_LOOK_SECONDS)
+        except subprocess.TimeoutExpired:
+            if time.monotonic() > end:
+                raise CannotRun(
+                    f"llama.cpp did not decode its first tokens within {_TIMEOUT_SECONDS} seconds"
+                ) from None
+    return "", ""
+
+
+def _judge(code: int, said: str, complained: str) -> None:
+    """Turn the child's end into an error, unless all was well."""
+    if code == ExitCode.DONE:
         return
-    if child.returncode == ExitCode.CANNOT_RUN:
-        raise CannotRun(child.stdout.strip())
-    if child.returncode == -signal.SIGILL:
+    if code == ExitCode.CANNOT_RUN:
+        raise CannotRun(said.strip())
+    if code == -signal.SIGKILL:
+        raise CannotRun("llama.cpp was killed while it loaded the model, most likely for memory")
+    if code == -signal.SIGILL:
         raise CannotRun(
             "this build of llama.cpp uses instructions that this processor does not run"
             f" (illegal instruction); {_REBUILD}"
         )
-    if child.returncode < 0:
-        name = signal.Signals(-child.returncode).name
+    if code < 0:
+        name = signal.Signals(-code).name
         raise CannotRun(
             f"llama.cpp crashed at its first decode ({name}): the model file may be broken,"
             f" or the build may not fit this machine; {_REBUILD}"
         )
-    lines = child.stderr.strip().splitlines() or ["it gave no reason"]
+    lines = complained.strip().splitlines() or ["it gave no reason"]
     raise CannotRun(f"llama.cpp cannot be loaded: {lines[-1]}; {_REBUILD}")
 
 

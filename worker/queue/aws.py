@@ -112,8 +112,8 @@ def aws_errors(doing: str, *, starting: bool = False) -> Iterator[None]:
         code = str(fault.get("Code", "unknown"))
         definite = starting or code in _DEFINITE
         message = f"cannot {doing}: AWS says {code}"
-        raise (AwsUnusable if definite else AwsUnavailable)(message) from error
-    except (BotoCoreError, HttpError, OSError, TimeoutError) as error:
+        raise (AwsUnusable(message, code) if definite else AwsUnavailable(message)) from error
+    except (BotoCoreError, HttpError, OSError, ValueError) as error:
         message = f"cannot {doing}: {_in_one_line(error)}"
         raise (AwsUnusable if starting else AwsUnavailable)(message) from error
 

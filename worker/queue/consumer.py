@@ -17,6 +17,8 @@ from worker.queue.lease import Leases
 
 _RECEIVE_AT_ONCE = 10  # messages of one SQS receive
 _LONGEST_PAUSE_SECONDS = 30.0
+# After the drain deadline; what is not released by then comes back when its visibility ends.
+_RELEASE_SECONDS = 2.0
 
 _log = structlog.get_logger()
 
@@ -110,6 +112,6 @@ class Consumer:
         self.lifecycle.unfinished = len(late)
         for task in late:
             task.cancel()
-        await asyncio.gather(*late, return_exceptions=True)
         if late:
+            await asyncio.wait(late, timeout=_RELEASE_SECONDS)
             _log.warning("drain_deadline_passed", released=len(late))

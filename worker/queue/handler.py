@@ -5,6 +5,7 @@ import random
 import time
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from typing import Literal
 
 import structlog
@@ -12,7 +13,7 @@ import structlog
 from worker import metrics
 from worker.decision.attributes import outcome_attributes
 from worker.decision.outcome import Outcome
-from worker.decision.ticket import Ticket, parse_ticket
+from worker.decision.ticket import LARGE_BODY, Ticket, parse_ticket
 from worker.errors import (
     AwsUnavailable,
     AwsUnusable,
@@ -20,7 +21,6 @@ from worker.errors import (
     LeaseLost,
     Rejected,
     Retryable,
-    WorkerError,
 )
 from worker.evaluator import Evaluator
 from worker.lifecycle import Lifecycle
@@ -101,9 +101,7 @@ class Handler:
     async def _settle(self, delivery: Delivery) -> str:
         ticket: Ticket | None = None
         try:
-            ticket = parse_ticket(
-                delivery.body, default_id=delivery.message_id, max_bytes=self.max_body_bytes
-            )
+            ticket = await self._parse(delivery)
             outcome = await self.evaluator.evaluate(ticket, Lane.BATCH)
             await self._publish(outcome, delivery)
         except Rejected as fault:
@@ -113,8 +111,22 @@ class Handler:
         await self.inbox.delete(delivery)
         return "decided"
 
+    async def _parse(self, delivery: Delivery) -> Ticket:
+        parse = partial(
+            parse_ticket,
+            delivery.body,
+            default_id=delivery.message_id,
+            max_bytes=self.max_body_bytes,
+        )
+        # A large body takes a while: not on the loop. One that is too large is refused at once.
+        if LARGE_BODY < len(delivery.body) <= self.max_body_bytes:
+            return await asyncio.to_thread(parse)
+        return parse()
+
     async def _reject(self, delivery: Delivery, ticket: Ticket | None, fault: Rejected) -> str:
-        _log.warning("ticket_rejected", code=fault.code, where=fault.where, error=fault.message)
+        _log.warning(
+            "ticket_rejected", code=fault.code, where=fault.place_for_log(), error=fault.message
+        )
         if self.has_dead_letter_queue:
             reason = {"code": fault.code, "where": fault.where, "message": fault.message}
             await self.inbox.dead_letter(delivery, reason)
@@ -157,7 +169,9 @@ class Handler:
             _FIRST_BACKOFF_SECONDS * 2 ** min(delivery.receive_count, 32),
         )
         delay = random.randint(1, longest)  # noqa: S311 - spreads load, keeps no secret
-        reason = str(error) if isinstance(error, WorkerError) else type(error).__name__
+        reason = error.code if isinstance(error, Rejected) else type(error).__name__
+        if isinstance(error, Retryable):
+            reason = str(error)
         _log.warning("delivery_released", delay_seconds=delay, reason=reason)
         with suppress(AwsUnavailable, AwsUnusable):  # else its visibility runs out by itself
             await self.inbox.release(delivery, delay)

@@ -68,7 +68,9 @@ class Leases:
     async def _extend(self, deliveries: list[Delivery]) -> None:
         asked_at = asyncio.get_running_loop().time()
         try:
-            refused = set(await self._inbox.extend(deliveries, self._visibility_seconds))
+            # A call that hangs must not make the next beat late.
+            async with asyncio.timeout(self._heartbeat_seconds):
+                refused = set(await self._inbox.extend(deliveries, self._visibility_seconds))
         except Exception as error:  # noqa: BLE001 - a heart that stops loses every delivery
             # Survived: the leases still run until their deadlines.
             reason = str(error) if isinstance(error, WorkerError) else type(error).__name__

@@ -1,7 +1,7 @@
 """The publisher on Amazon SNS."""
 
 from collections.abc import AsyncIterator, Mapping
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
 import structlog
@@ -70,7 +70,10 @@ async def open_publisher(
         AwsUnusable: no credentials, no region, no such topic, or not reachable.
     """
     connection.check_region()
-    async with connection.sns(call_config(connections)) as client:
+    async with AsyncExitStack() as stack:
+        with aws_errors("open the topic", starting=True):
+            opening = connection.sns(call_config(connections))
+            client = await stack.enter_async_context(opening)
         await _look_at(client, topic_arn)
         yield SnsPublisher(client, topic_arn)
 
@@ -81,7 +84,7 @@ async def _look_at(client: "SNSClient", topic_arn: str) -> None:
             await client.get_topic_attributes(TopicArn=topic_arn)
     except AwsUnusable as error:
         # A role that may only publish may not look; whether it may publish shows later.
-        if not str(error).endswith(("AuthorizationError", "AccessDenied")):
+        if error.code not in ("AuthorizationError", "AccessDenied"):
             raise
         _log.warning("topic_not_checked", reason="the role may not read the topic's attributes")
 

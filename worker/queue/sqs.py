@@ -3,11 +3,12 @@
 import asyncio
 import json
 from collections.abc import AsyncIterator, Mapping, Sequence
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from worker import metrics
+from worker.decision.attributes import attribute_value
 from worker.errors import AwsUnusable
 from worker.ports import Delivery
 from worker.queue.aws import Connection, aws_errors, call_config, poll_config
@@ -19,6 +20,8 @@ BATCH = 10
 """The most entries of one SQS batch call."""
 
 _DEFAULT_VISIBILITY_SECONDS = 30
+_MAX_MESSAGE_BYTES = 1_048_576
+_REASON_BYTES = 4096  # room for a reason's attributes, names and types included
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,15 +125,18 @@ class SqsInbox:
             if delivery.group_id
             else {}
         )
+        attributes: Any = {
+            name: {"DataType": "String", "StringValue": attribute_value(value)}
+            for name, value in reason.items()
+            if value
+        }
+        if len(delivery.body.encode()) > _MAX_MESSAGE_BYTES - _REASON_BYTES:
+            attributes = {}  # better without its reason than not at all
         with aws_errors("copy a delivery to the dead-letter queue"):
             await self._calls.send_message(
                 QueueUrl=self.facts.dead_letter_url,
                 MessageBody=delivery.body,
-                MessageAttributes={
-                    name: {"DataType": "String", "StringValue": value}
-                    for name, value in reason.items()
-                    if value
-                },
+                MessageAttributes=attributes,
                 **group,
             )
 
@@ -157,10 +163,12 @@ async def open_inbox(
         AwsUnusable: no credentials, no region, no such queue, not allowed, or not reachable.
     """
     connection.check_region()
-    async with (
-        connection.sqs(poll_config(wait_seconds)) as poll_client,
-        connection.sqs(call_config(connections)) as call_client,
-    ):
+    async with AsyncExitStack() as stack:
+        with aws_errors("open the queue", starting=True):
+            polls = connection.sqs(poll_config(wait_seconds))
+            poll_client = await stack.enter_async_context(polls)
+            calls = connection.sqs(call_config(connections))
+            call_client = await stack.enter_async_context(calls)
         with aws_errors(f"look at the queue {queue_url}", starting=True):
             facts = await _look_at(call_client, queue_url)
         yield SqsInbox(

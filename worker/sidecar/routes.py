@@ -9,7 +9,7 @@ import structlog
 from aiohttp import web
 
 from worker import metrics
-from worker.errors import EngineFailed, Rejected, WorkerError
+from worker.errors import Bug, DeadlinePassed, EngineFailed, NotReady, Rejected, WorkerError
 from worker.evaluator import Evaluator
 from worker.lifecycle import Lifecycle, Phase
 from worker.ports import Lane
@@ -64,17 +64,17 @@ class Routes:
         """Answer one System One request."""
         request_id = str(uuid.uuid4())
         started_at = time.monotonic()
-        self.in_progress += 1
-        self.idle.clear()
         with structlog.contextvars.bound_contextvars(request_id=request_id):
             try:
-                response = await self._answer(request, request_id, started_at)
+                async with asyncio.timeout_at(started_at + self._request_seconds) as deadline:
+                    response = await self._answer(request, request_id, deadline.when())
+            except TimeoutError:
+                response = self._refusal(DeadlinePassed("the request took too long"))
             except WorkerError as error:
                 response = self._refusal(error)
-            finally:
-                self.in_progress -= 1
-                if not self.in_progress:
-                    self.idle.set()
+            except Exception:  # noqa: BLE001 - the caller must still be answered
+                _log.exception("request_failed")
+                response = self._refusal(Bug("an unexpected fault; the log says more"))
             seconds = time.monotonic() - started_at
             metrics.TICKET_SECONDS.labels("sidecar").observe(seconds)
             _log.info("request_finished", status=response.status, seconds=round(seconds, 3))
@@ -82,24 +82,30 @@ class Routes:
         return response
 
     async def _answer(
-        self, request: web.Request, request_id: str, started_at: float
+        self, request: web.Request, request_id: str, deadline: float | None
     ) -> web.Response:
-        evaluator = self.evaluator
-        if evaluator is None or self._lifecycle.phase is not Phase.READY:
-            raise EngineFailed(f"the worker is {self._lifecycle.phase.value}")
         try:
             body = await request.read()
-        except web.HTTPRequestEntityTooLarge as error:
-            raise Rejected("too_large", error.text or "the body is too large") from error
-        ticket = systemone.read_request(body, request_id)
-        outcome = await evaluator.evaluate(
-            ticket, Lane.INTERACTIVE, deadline=started_at + self._request_seconds
-        )
+        except web.HTTPRequestEntityTooLarge:
+            raise Rejected("too_large", "the body is too large") from None
+        evaluator = self.evaluator
+        if evaluator is None or self._lifecycle.phase is not Phase.READY:
+            raise NotReady(f"the worker is {self._lifecycle.phase.value}")
+        ticket = await asyncio.to_thread(systemone.read_request, body, request_id)
+        self.in_progress += 1
+        self.idle.clear()
+        try:
+            outcome = await evaluator.evaluate(ticket, Lane.INTERACTIVE, deadline)
+        finally:
+            self.in_progress -= 1
+            if not self.in_progress:
+                self.idle.set()
         for answer in (outcome.answers or {}).values():
             metrics.DECISIONS.labels(answer.type, answer.verdict.disposition).inc()
         return web.json_response(systemone.write_answer(outcome))
 
     def _refusal(self, error: WorkerError) -> web.Response:
+        # While draining the engine closes, which is no failure.
         if isinstance(error, EngineFailed) and self._lifecycle.phase is Phase.READY:
             self._lifecycle.fail(error)
         status, body = systemone.write_error(error)

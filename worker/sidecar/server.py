@@ -10,6 +10,9 @@ from worker.evaluator import Evaluator
 from worker.lifecycle import Lifecycle
 from worker.sidecar.routes import Routes
 
+# Draining is over by then: this is for connections that never finish their request.
+_CLOSE_SECONDS = 1.0
+
 _log = structlog.get_logger()
 
 
@@ -29,7 +32,12 @@ class Sidecar:
         application = web.Application(client_max_size=max_body_bytes)
         self._routes.add_to(application)
         # A caller who hangs up cancels the handler, and with it the work.
-        self._runner = web.AppRunner(application, handler_cancellation=True, access_log=None)
+        self._runner = web.AppRunner(
+            application,
+            handler_cancellation=True,
+            access_log=None,
+            shutdown_timeout=_CLOSE_SECONDS,
+        )
         self._port = 0
 
     @property

@@ -5,11 +5,11 @@ from typing import Any
 from worker.decision.answer import BEYOND_SYSTEM_ONE
 from worker.decision.outcome import Outcome
 from worker.decision.ticket import Ticket, parse_ticket
-from worker.errors import DeadlinePassed, EngineBusy, Rejected, WorkerError
+from worker.errors import Bug, DeadlinePassed, EngineBusy, Rejected, WorkerError
 
 
 def read_request(body: bytes, request_id: str) -> Ticket:
-    """Parse a request; its ticket id is the request's own.
+    """Parse a request; *request_id* is its ticket id unless it names one.
 
     Raises:
         Rejected: with the place and the reason.
@@ -36,6 +36,8 @@ def write_error(error: WorkerError) -> tuple[int, dict[str, Any]]:
         return _rejection(error)
     if isinstance(error, DeadlinePassed):
         return 504, _detail("deadline_exceeded", str(error))
+    if isinstance(error, Bug):
+        return 500, _detail("internal_error", str(error))
     if isinstance(error, EngineBusy):
         return 503, _detail("overloaded", str(error))
     return 503, _detail("unavailable", str(error))

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from tests.factories import make_choice, make_labels, make_noul, make_prompt, make_score
 from worker.decision.labels import Label
-from worker.decision.prompt import Frame, PromptTemplate, chat_frame
+from worker.decision.prompt import Frame, PromptTemplate, chat_frame, shown
 from worker.decision.question import Question
 from worker.decision.text import PromptText
 from worker.errors import CannotRun
@@ -102,7 +102,7 @@ def test_structured_text_is_shown_as_json() -> None:
     question = make_choice(
         instructions={"z": "Grüße?", "a": [1, None]}, criteria={"b": {"y": "ü", "x": 1.5}}
     )
-    text = rendered(question, state={"z": "😀", "a": {"n": True}})
+    text = rendered(question, state=shown({"z": "😀", "a": {"n": True}}))
 
     assert 'State:\n{"z": "😀", "a": {"n": true}}\n\n' in text
     assert 'Question: {"z": "Grüße?", "a": [1, null]}\n' in text

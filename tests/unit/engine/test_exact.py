@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from worker.decision.scores import Reading
-from worker.engine.exact import FORK, TRUNK, Evaluation, Paused, Progress
+from worker.engine.exact import FORK, TRUNK, ExactRun, Paused, Progress
 from worker.engine.plan import plan
 from worker.engine.trunks import Found, State, Trunks
 
@@ -76,7 +76,7 @@ class CheckedContext:
 
 
 @dataclass
-class FakeDesk:
+class FakeHost:
     """Runs an evaluation: keeps trunks, and ends or pauses the work where it is told to.
 
     Attributes:
@@ -117,12 +117,12 @@ def evaluation(
     prompts: Prompts,
     *,
     context: CheckedContext | None = None,
-    desk: FakeDesk | None = None,
+    host: FakeHost | None = None,
     snapshots: bool = False,
-) -> Evaluation:
-    return Evaluation(
+) -> ExactRun:
+    return ExactRun(
         context or CheckedContext(),
-        desk or FakeDesk(),
+        host or FakeHost(),
         plan(probes_of(trunk), prompts),
         prompts,
         [(5, 6) for _ in prompts],
@@ -188,7 +188,7 @@ def test_each_branch_is_read_at_its_own_labels() -> None:
     """Labels belong to their branch."""
     prompts = [[1, 2], [3, 4]]
     labels = [(5,), (5, 6, 7)]
-    work = Evaluation(CheckedContext(), FakeDesk(), plan(([], []), prompts), prompts, labels)
+    work = ExactRun(CheckedContext(), FakeHost(), plan(([], []), prompts), prompts, labels)
 
     assert [1, 3] == [len(reading.label_logits) for reading in work.run(Progress())]
 
@@ -241,13 +241,13 @@ def test_the_plan_is_kept(ticket: tuple[list[int], Prompts]) -> None:
 def test_a_pause_changes_nothing(ticket: tuple[list[int], Prompts], pauses: list[bool]) -> None:
     """Set aside at any borders, and continued on other contexts: the same readings and tokens."""
     trunk, prompts = ticket
-    desk, progress = FakeDesk(pauses=iter(pauses)), Progress()
+    host, progress = FakeHost(pauses=iter(pauses)), Progress()
     contexts: list[CheckedContext] = []
     readings = None
     while readings is None:
         contexts.append(CheckedContext())
         try:
-            work = evaluation(trunk, prompts, context=contexts[-1], desk=desk)
+            work = evaluation(trunk, prompts, context=contexts[-1], host=host)
             readings = work.run(progress)
         except Paused:
             assert not contexts[-1].cells
@@ -267,12 +267,12 @@ def test_a_parked_trunk_changes_nothing(
     lengths: list[int], divisible: bool, max_bytes: int
 ) -> None:
     """Trunks that begin alike are reused, cut back or not: each reading is that of a fresh run."""
-    desk = FakeDesk(trunks=Trunks(max_bytes, divisible=divisible))
+    host = FakeHost(trunks=Trunks(max_bytes, divisible=divisible))
     context = CheckedContext()
     for number, length in enumerate(lengths):
         trunk = [1] * length + [2 + number % 2]
         prompts = [[*trunk, 7], [*trunk, 8, 9]]
-        work = evaluation(trunk, prompts, context=context, desk=desk, snapshots=not divisible)
+        work = evaluation(trunk, prompts, context=context, host=host, snapshots=not divisible)
 
         assert run(CheckedContext(), trunk, prompts) == work.run(Progress())
         assert not context.cells
@@ -281,11 +281,11 @@ def test_a_parked_trunk_changes_nothing(
 @pytest.mark.parametrize(("divisible", "decoded"), [(True, [275, 2]), (False, [275, 2])])
 def test_a_trunk_with_another_end_is_continued(divisible: bool, decoded: list[int]) -> None:
     """Up to the last common border nothing is decoded again, whether states can be cut or not."""
-    desk = FakeDesk(trunks=Trunks(10**9, divisible=divisible))
+    host = FakeHost(trunks=Trunks(10**9, divisible=divisible))
     other_end = [*LONG_TRUNK[:-10], *([9] * 10)]
     contexts = [CheckedContext(), CheckedContext()]
     for context, trunk in zip(contexts, (LONG_TRUNK, other_end), strict=True):
-        work = evaluation(trunk, [[*trunk, 8]], context=context, desk=desk, snapshots=not divisible)
+        work = evaluation(trunk, [[*trunk, 8]], context=context, host=host, snapshots=not divisible)
         work.run(Progress())
 
     assert decoded == [size for *_, size in contexts[1].calls]
@@ -293,10 +293,10 @@ def test_a_trunk_with_another_end_is_continued(divisible: bool, decoded: list[in
 
 def test_the_same_trunk_is_not_decoded_again() -> None:
     """A second ticket over the same state costs its branches only."""
-    desk = FakeDesk(trunks=Trunks(10**9, divisible=True))
+    host = FakeHost(trunks=Trunks(10**9, divisible=True))
     context = CheckedContext()
     for prompt in ([*LONG_TRUNK, 8], [*LONG_TRUNK, 9]):
-        evaluation(LONG_TRUNK, [prompt], context=context, desk=desk).run(Progress())
+        evaluation(LONG_TRUNK, [prompt], context=context, host=host).run(Progress())
 
     assert [(FORK, 1299, 2), (FORK, 1299, 2)] == context.calls[3:]
 
@@ -321,15 +321,15 @@ def test_the_context_is_empty_after_an_error(
 
 
 def test_work_can_be_given_up_before_every_call() -> None:
-    """The desk is told of every call; raising there ends the work and empties the context."""
+    """The host is told of every call; raising there ends the work and empties the context."""
     prompts = [[*LONG_TRUNK, *([8] * 600)], [9, 9]]
     for border in range(6):
-        context, desk = CheckedContext(), FakeDesk(give_up_at=border)
+        context, host = CheckedContext(), FakeHost(give_up_at=border)
         with pytest.raises(TimeoutError):
-            evaluation(LONG_TRUNK, prompts, context=context, desk=desk).run(Progress())
+            evaluation(LONG_TRUNK, prompts, context=context, host=host).run(Progress())
         assert border == len(context.calls)
         assert not context.cells
 
-    desk = FakeDesk()
-    evaluation(LONG_TRUNK, prompts, desk=desk).run(Progress())
-    assert [True, True, True, True, True, False] == desk.borders
+    host = FakeHost()
+    evaluation(LONG_TRUNK, prompts, host=host).run(Progress())
+    assert [True, True, True, True, True, False] == host.borders
