@@ -3,6 +3,8 @@
 import hashlib
 import json
 import signal
+import socket
+import time
 import urllib.error
 import urllib.request
 from pathlib import Path
@@ -175,3 +177,19 @@ def http(url: str, body: Any = None) -> tuple[int, Any]:
         with error:
             status, text = error.code, error.read().decode()
     return status, json.loads(text) if text.startswith("{") else text
+
+
+def test_half_a_request_does_not_delay_the_stop(start: Start, tiny_model: Path) -> None:
+    """A caller who never finishes its request is not waited for."""
+    worker = start("serve", "--model", str(tiny_model), "--port", "0")
+    port = worker.event("listening")["port"]
+    worker.event("ready")
+    with socket.create_connection(("127.0.0.1", port)) as connection:
+        connection.sendall(
+            b"POST /invocations HTTP/1.1\r\nHost: x\r\nContent-Length: 1000\r\n\r\n{"
+        )
+        started_at = time.monotonic()
+        code = worker.stop()
+
+    assert 0 == code
+    assert time.monotonic() - started_at < 10

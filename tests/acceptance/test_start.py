@@ -1,11 +1,12 @@
 """What is wrong at the start is one clear line and an exit code, and nothing is received."""
 
+import signal
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from tests.acceptance.conftest import Desk, Run
+from tests.acceptance.conftest import Desk, Run, Start
 
 
 def missing(tiny: Path, folder: Path) -> Path:
@@ -139,3 +140,43 @@ def last_line(text: str) -> str:
     lines = [line for line in text.splitlines() if not line.startswith("{")]
     assert len(lines) == 1, text
     return lines[0]
+
+
+@pytest.mark.parametrize(
+    ("extra", "message"),
+    [
+        ({"AWS_PROFILE": "no-such-profile"}, "no-such-profile"),
+        ({"AWS_ENDPOINT_URL": "localhost:4566"}, "localhost:4566"),
+        ({"AWS_REGION": "no region"}, "no region"),
+    ],
+)
+@pytest.mark.parametrize("command", ["run", "doctor"])
+def test_unusable_aws_configuration(
+    desk: Desk, run: Run, tiny_model: Path, command: str, extra: dict[str, str], message: str
+) -> None:
+    """What is wrong with the AWS configuration is exit code 4, not a traceback."""
+    done = run(command, "--model", str(tiny_model), *desk.flags(), **extra)
+
+    assert 4 == done.returncode
+    assert message in done.stdout + done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_demo_without_its_model(run: Run) -> None:
+    """An error inside the demo keeps its exit code and its one line."""
+    done = run("demo", "--model", "/no/such/model.gguf")
+
+    assert 3 == done.returncode
+    assert "No such file" in last_line(done.stderr.replace("\r", ""))
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_stop_while_starting(start: Start, number: signal.Signals) -> None:
+    """A stop before the model is loaded ends the process at once, cleanly."""
+    worker = start("serve", "--model", "sample", "--port", "0")
+    worker.event("listening")
+
+    code = worker.stop(number)
+
+    assert 0 == code
+    assert not any("model_loaded" in line for line in worker.written)

@@ -446,3 +446,16 @@ def test_a_pool_that_cannot_start_says_so(tiny_models: TinyModels) -> None:
     message, after = child.stdout.splitlines()
     assert message.startswith("llama.cpp cannot make a context of 262144 tokens: ")
     assert "1 starts" == after
+
+
+async def test_closing_waits_for_what_is_tokenised(tiny_models: TinyModels) -> None:
+    """A cancelled caller's state is still being tokenised when the model is closed: no crash."""
+    with Model.load(tiny_models.path(), QUANTISED_OPTIONS) as model:
+        huge = make_evaluation(model, Lengths(60_000, (10,) * 8))
+        with open_pool(model) as pool:
+            task = started(pool.score(huge, Lane.BATCH))
+            await asyncio.sleep(0)
+            task.cancel()
+            await asyncio.wait({task})
+
+    assert task.cancelled()

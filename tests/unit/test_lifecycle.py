@@ -123,3 +123,15 @@ def test_a_second_signal_ends_the_process_at_once(first: str, second: str, expec
     ended = subprocess.run([sys.executable, "-c", script], capture_output=True, timeout=30)
 
     assert expected == ended.returncode
+
+
+async def test_the_first_signal_after_a_failure_still_drains() -> None:
+    """A failure is no signal: what it began to drain, a supervisor's SIGTERM does not cut off."""
+    lifecycle = Lifecycle()
+    with lifecycle.signals():
+        lifecycle.fail(EngineFailed("broken"))
+        os.kill(os.getpid(), signal.SIGTERM)
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+
+    assert ExitCode.ENGINE_FAILED == lifecycle.exit_code()

@@ -55,8 +55,11 @@ class Leases:
 
     async def beat(self) -> None:
         """Extend what is held, again and again, until cancelled."""
+        loop = asyncio.get_running_loop()
+        next_at = loop.time()
         while True:
-            await asyncio.sleep(self._heartbeat_seconds)
+            next_at += self._heartbeat_seconds  # whatever the extensions take
+            await asyncio.sleep(next_at - loop.time())
             await self._extend_all()
 
     async def _extend_all(self) -> None:

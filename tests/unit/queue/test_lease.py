@@ -225,3 +225,25 @@ async def test_a_bug_does_not_stop_the_heart() -> None:
     [delivery] = await receive(inbox)
     async with beating(leases), leases.hold(delivery):
         await advance(100)
+
+
+async def test_a_call_that_hangs_does_not_lose_the_others() -> None:
+    """Extensions go out in tens, side by side; one that is never answered harms only its own."""
+    inbox = FakeInbox()
+    leases = make_leases(inbox)
+    held = await receive(inbox, 2)
+    hung = asyncio.Event()
+    inbox.faults.gates["extend"] = hung
+
+    async def hold(delivery: Delivery) -> None:
+        async with leases.hold(delivery):
+            await advance(100)
+
+    async with beating(leases):
+        holding = [asyncio.create_task(hold(delivery)) for delivery in held]
+        await advance(15)  # the first beat hangs
+        del inbox.faults.gates["extend"]
+        await asyncio.gather(*holding)
+    hung.set()
+
+    assert len(inbox.journal.of("extend")) >= 5
