@@ -2,11 +2,25 @@
 
 import logging
 import sys
-from typing import Any, Literal
+from contextlib import suppress
+from typing import Any, Literal, TextIO, cast
 
 import structlog
 
 LogFormat = Literal["auto", "json", "console"]
+
+
+class _Forgiving:
+    """Standard error, for events: one that cannot be written must not stop the work it tells of."""
+
+    def write(self, text: str) -> int:
+        with suppress(OSError, ValueError):
+            sys.stderr.write(text)
+        return len(text)
+
+    def flush(self) -> None:
+        with suppress(OSError, ValueError):
+            sys.stderr.flush()
 
 
 def configure_log(level: str, log_format: LogFormat) -> None:
@@ -32,9 +46,11 @@ def configure_log(level: str, log_format: LogFormat) -> None:
             renderer,
         ],
         wrapper_class=structlog.make_filtering_bound_logger(logging.getLevelName(level.upper())),
-        logger_factory=structlog.PrintLoggerFactory(sys.stderr),
+        logger_factory=structlog.PrintLoggerFactory(cast("TextIO", _Forgiving())),
         cache_logger_on_first_use=True,
     )
+    # aiohttp's logs what it cannot parse, which is the caller's text.
+    logging.getLogger("aiohttp.server").setLevel(logging.CRITICAL + 1)
     # What libraries log through the standard library is shown from warning on.
     logging.basicConfig(level=logging.WARNING, stream=sys.stderr, format="%(name)s: %(message)s")
 

@@ -2,6 +2,7 @@
 
 import difflib
 import os
+import tempfile
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
@@ -16,7 +17,21 @@ HEARTBEATS_PER_VISIBILITY = 3
 _STOP_MARGIN_SECONDS = 2
 
 
-_Folder = Annotated[Path, AfterValidator(Path.expanduser)]
+def _at_home(path: Path) -> Path:
+    try:
+        return path.expanduser()
+    except RuntimeError:
+        raise ValueError("the home directory is not known") from None
+
+
+def _default_cache_dir() -> Path:
+    try:
+        return Path.home() / ".cache" / "decision-worker"
+    except RuntimeError:  # as in containers that run under any user id
+        return Path(tempfile.gettempdir()) / "decision-worker"
+
+
+_Folder = Annotated[Path, AfterValidator(_at_home)]
 
 
 def _setting(default: Any, group: str, description: str, **limits: Any) -> Any:
@@ -36,14 +51,18 @@ class Settings(BaseSettings):
     )
 
     model: Path | None = _setting(None, "Model", "GGUF file; `sample` is the sample model")
-    model_name: str | None = _setting(None, "Model", "name that answers carry [file name]")
+    model_name: str | None = _setting(
+        None, "Model", "name that answers carry [file name]", min_length=1, max_length=128
+    )
     chat_template: Literal["auto", "none"] = _setting(
         "auto", "Model", "auto: the GGUF's own when it has one; none: plain text"
     )
     contexts: int = _setting(0, "Engine", "llama.cpp contexts; 0: one per core", ge=0, le=64)
-    threads: int = _setting(0, "Engine", "threads of each context; 0: share the cores", ge=0)
+    threads: int = _setting(
+        0, "Engine", "threads of each context; 0: share the cores", ge=0, le=512
+    )
     context_tokens: int = _setting(
-        0, "Engine", "longest prompt; 0: what model and memory allow, up to 16384", ge=0
+        0, "Engine", "longest prompt; 0: what model and memory allow, up to 16384", ge=0, le=1 << 24
     )
     gpu_layers: int = _setting(0, "Engine", "layers on the GPU; -1: all", ge=-1)
     flash_attention: Literal["auto", "on", "off"] = _setting(
@@ -74,7 +93,7 @@ class Settings(BaseSettings):
         None, "Queue", "SNS topic that outcomes go to", pattern=r"^arn:[^:]+:sns:[^:]+:\d+:[^:]+$"
     )
     max_in_hand: int = _setting(16, "Queue", "deliveries held at once", ge=1, le=1000)
-    wait_seconds: int = _setting(5, "Queue", "long poll", ge=0, le=20)
+    wait_seconds: int = _setting(5, "Queue", "long poll", ge=1, le=20)
     visibility_seconds: int | None = _setting(
         None, "Queue", "lease of a delivery [the queue's own]", ge=3, le=43_200
     )
@@ -88,7 +107,7 @@ class Settings(BaseSettings):
         900, "Queue", "longest delay before a released delivery returns", ge=1, le=43_200
     )
 
-    host: str = _setting("127.0.0.1", "Sidecar", "address to listen on")
+    host: str = _setting("127.0.0.1", "Sidecar", "address to listen on", min_length=1)
     port: int | None = _setting(None, "Sidecar", "port to listen on", ge=0, le=65_535)
     request_seconds: float = _setting(
         55.0, "Sidecar", "time for one answer, else 504; SageMaker waits 60", gt=0
@@ -104,11 +123,10 @@ class Settings(BaseSettings):
     prove_build: bool = _setting(
         True, "Process", "decode a few tokens in a child process before loading"
     )
-    cache_dir: _Folder = _setting(
-        Path("~/.cache/decision-worker"),
-        "Process",
-        "sample model, checksums",
-        validate_default=True,
+    cache_dir: _Folder = Field(
+        default_factory=_default_cache_dir,
+        description="sample model, checksums [~/.cache/decision-worker]",
+        json_schema_extra={"group": "Process"},
     )
     log_level: Literal["debug", "info", "warning", "error"] = _setting(
         "info", "Process", "least severe event that is logged"

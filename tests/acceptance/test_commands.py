@@ -4,6 +4,8 @@ import hashlib
 import json
 import signal
 import socket
+import subprocess
+import sys
 import time
 import urllib.error
 import urllib.request
@@ -193,3 +195,55 @@ def test_half_a_request_does_not_delay_the_stop(start: Start, tiny_model: Path) 
 
     assert 0 == code
     assert time.monotonic() - started_at < 10
+
+
+@pytest.mark.parametrize("closed", ["<&-", ">&-", "2>&-", ">/dev/full", "2>/dev/full"])
+def test_closed_or_full_streams(environment: dict[str, str], tiny_model: Path, closed: str) -> None:
+    """Standard streams that are closed or cannot be written are no bug of ours."""
+    command = f"{sys.executable} -m worker ask --model {tiny_model} --state - --noul a=b {closed}"
+    done = subprocess.run(
+        ["bash", "-c", command], env=environment, input="x", capture_output=True, text=True
+    )
+
+    assert done.returncode == (2 if closed == ">/dev/full" else 0), done.stderr
+    assert "Traceback" not in done.stdout + done.stderr
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [("--state", "\udcff", "--noul", "a=b"), ("--state", "x", "--choice", "a=b:\udcff|d")],
+)
+def test_arguments_that_are_not_utf_8(
+    run: Run, tiny_model: Path, arguments: tuple[str, ...]
+) -> None:
+    """Bytes that are no text are refused with their place."""
+    done = run("ask", "--model", str(tiny_model), *arguments)
+
+    assert 2 == done.returncode
+    assert "lone surrogate" in done.stderr
+
+
+@pytest.mark.parametrize(
+    "request_bytes",
+    [
+        b"Transfer-Encoding: chunked\r\n\r\n{SECRET}\r\n\r\n",
+        b"Content-Encoding: gzip\r\nContent-Length: 6\r\n\r\nSECRET",
+        b"Content-Length: 8\r\n\r\n{SECRET}",
+    ],
+)
+def test_what_cannot_be_parsed_is_not_logged(
+    start: Start, tiny_model: Path, request_bytes: bytes
+) -> None:
+    """A broken request is a 4xx, and its bytes reach no log."""
+    worker = start("serve", "--model", str(tiny_model), "--port", "0")
+    port = worker.event("listening")["port"]
+    worker.event("ready")
+    with socket.create_connection(("127.0.0.1", port)) as connection:
+        connection.sendall(b"POST /invocations HTTP/1.1\r\nHost: x\r\n" + request_bytes)
+        answer = connection.recv(4096)
+    code = worker.stop()
+
+    assert answer.split(b" ")[1] in (b"400", b"422")
+    assert "SECRET" not in "".join(worker.written)
+    assert "Traceback" not in "".join(worker.written)
+    assert 0 == code

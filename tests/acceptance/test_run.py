@@ -2,6 +2,8 @@
 
 import json
 import signal
+import subprocess
+import sys
 from collections import Counter
 from pathlib import Path
 
@@ -146,3 +148,55 @@ def test_outcome_is_complete(desk: Desk, start: Start, tiny_model: Path) -> None
     assert attributes["status"] == ("String", "decided")
     assert ("String", outcome["answers"]["team"]["choice"]) == attributes["answer.team"]
     assert ("Number", f"{outcome['answers']['anger']['score']:.5f}") == attributes["answer.anger"]
+
+
+def test_a_log_that_cannot_be_written_harms_no_delivery(
+    desk: Desk, environment: dict[str, str], tiny_model: Path
+) -> None:
+    """Good and bad tickets end as they should when nobody reads the log."""
+    desk.send("not json")
+    desk.send_tickets(tickets(2))
+    with Path("/dev/full").open("w") as full:
+        process = subprocess.Popen(
+            [
+                sys.executable,
+                "-m",
+                "worker",
+                "run",
+                "--model",
+                str(tiny_model),
+                "--wait-seconds",
+                "1",
+                *desk.flags(),
+            ],
+            env=environment,
+            stdout=full,
+            stderr=full,
+        )
+    try:
+        outcomes = desk.outcomes(3)
+    finally:
+        process.terminate()
+        code = process.wait(60)
+
+    assert ["decided", "decided", "rejected"] == sorted(o["status"] for o in outcomes)
+    assert 0 == desk.hidden()
+    assert 0 == code
+
+
+def test_a_lost_dead_letter_queue_stops_no_good_ticket(
+    desk: Desk, start: Start, tiny_model: Path
+) -> None:
+    """A bad ticket that can be copied nowhere stays on the queue; the good ones are answered."""
+    worker = start("run", "--model", str(tiny_model), "--wait-seconds", "1", *desk.flags())
+    worker.event("ready")
+    desk.sqs.delete_queue(QueueUrl=desk.dead_letter_url)
+    desk.send("not json")
+    worker.event("delivery_finished")
+    desk.send_tickets(tickets(2))
+
+    outcomes = desk.outcomes(2)
+    code = worker.stop()
+
+    assert {"decided"} == {outcome["status"] for outcome in outcomes}
+    assert 0 == code

@@ -1,10 +1,13 @@
 """The pool: who goes first, who is turned away, and what a caller who leaves leaves behind."""
 
 import asyncio
+import subprocess
+import sys
 import time
 from collections.abc import Coroutine
 from dataclasses import replace
 from itertools import pairwise
+from pathlib import Path
 from typing import Any
 
 import llama_cpp.llama_cpp as native
@@ -21,12 +24,14 @@ from tests.integration.pools import (
 )
 from tests.integration.processes import in_a_child
 from tests.models import QUANTISED_OPTIONS, Tiny, TinyModels
+from tests.tiny_gguf import write_tiny_gguf
 from worker import metrics
 from worker.decision.scores import Reading
+from worker.decision.text import Piece
 from worker.engine.llama import Model
 from worker.engine.pool import Pool
 from worker.errors import DeadlinePassed, EngineBusy, EngineFailed, Rejected
-from worker.ports import Evaluation, Lane, Reply
+from worker.ports import Branch, Evaluation, Lane, Reply
 
 SHORT = Lengths(40, (3, 9))
 HOURS = Lengths(3000, (5000,) * 6)
@@ -459,3 +464,45 @@ async def test_closing_waits_for_what_is_tokenised(tiny_models: TinyModels) -> N
             await asyncio.wait({task})
 
     assert task.cancelled()
+
+
+LONG_RUN = 200_000
+"""On an ordinary stack llama.cpp's regular expressions crash on runs of 32,000 letters."""
+
+
+def test_a_long_run_of_letters_does_not_crash(tmp_path: Path) -> None:
+    """Vocabularies whose text is split by a recursive expression take any run of letters."""
+    path = write_tiny_gguf(
+        tmp_path / "model.gguf", tokenizer="bpe", metadata={"tokenizer.ggml.pre": "gpt-4o"}
+    )
+    state = tmp_path / "state.txt"
+    state.write_text("a" * LONG_RUN)
+    done = subprocess.run(
+        [
+            sys.executable,
+            "-m",
+            "worker",
+            "ask",
+            "--model",
+            str(path),
+            "--noul",
+            "a=b",
+            "--state",
+            f"@{state}",
+        ],
+        capture_output=True,
+        text=True,
+    )
+
+    assert 2 == done.returncode
+    assert "tokens, the context holds" in done.stderr
+
+
+async def test_a_prompt_deeper_than_the_stack_is_rejected(model: Model) -> None:
+    """Text that could overflow even the deep stack is refused before it is read."""
+    prompt = (Piece("a" * (1 << 21), trusted=False), Piece("b", trusted=False))
+    evaluation = Evaluation((prompt, prompt), (Branch(prompt, (1,)),))
+    with open_pool(model) as pool, pytest.raises(Rejected) as caught:
+        await pool.score(evaluation, Lane.BATCH)
+
+    assert "prompt_too_long" == caught.value.code

@@ -110,7 +110,7 @@ def test_an_unknown_flag_is_refused() -> None:
         ("contexts", 0, 64),
         ("gpu_layers", -1, None),
         ("max_in_hand", 1, 1000),
-        ("wait_seconds", 0, 20),
+        ("wait_seconds", 1, 20),
         ("visibility_seconds", 3, 43_200),
         ("max_backoff_seconds", 1, 43_200),
         ("max_body_bytes", 1024, None),
@@ -120,7 +120,7 @@ def test_an_unknown_flag_is_refused() -> None:
 )
 def test_limits_are_those_of_sqs_and_sense(name: str, least: int, most: int | None) -> None:
     """A number out of its range is refused at start, not by AWS in the night."""
-    others = {} if name == "wait_seconds" else {"wait_seconds": 0}
+    others = {} if name == "wait_seconds" else {"wait_seconds": 1}
     others |= {"stop_window_seconds": 1000} if name == "wait_seconds" else {}
     for value in (least, most):
         if value is not None:

@@ -1,7 +1,10 @@
 """The command line: turn arguments into calls, and errors into one line and an exit code."""
 
+import errno
+import os
 import sys
 import traceback
+from pathlib import Path
 
 import click
 
@@ -28,13 +31,23 @@ def commands() -> None:
     """
 
 
+_CANNOT_WRITE = (errno.ENOSPC, errno.EIO, errno.EBADF)
+
 for _command in (demo, ask, run, serve, doctor, tune, sample_model):
     commands.add_command(_command)
 
 
 def main() -> None:
     """Run the command line and exit."""
+    _open_missing_streams()
     sys.exit(_run())
+
+
+def _open_missing_streams() -> None:
+    """Stand in for standard streams that the caller has closed, which Python sets to None."""
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        if getattr(sys, name) is None:
+            setattr(sys, name, Path(os.devnull).open(mode, encoding="utf-8"))  # noqa: SIM115
 
 
 def _run() -> int:
@@ -48,6 +61,11 @@ def _run() -> int:
         return ExitCode.USAGE
     except click.Abort:
         return 130
+    except OSError as error:
+        if error.filename is not None or error.errno not in _CANNOT_WRITE:
+            raise
+        click.echo(f"error: cannot write the output: {error.strerror}", err=True)
+        return ExitCode.USAGE
     except Exception:  # noqa: BLE001 - the last line of defence says what to report
         traceback.print_exc()
         click.echo("error: a bug in decision-worker; please report the lines above", err=True)

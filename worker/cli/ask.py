@@ -14,7 +14,7 @@ from worker.cli.options import SettingsCommand, read_settings
 from worker.cli.tables import answer_table
 from worker.decision.outcome import Outcome
 from worker.decision.strict_json import parse_json
-from worker.decision.ticket import Ticket, validate_ticket
+from worker.decision.ticket import Ticket, parse_ticket
 from worker.errors import Rejected, UsageError
 from worker.ports import Lane
 from worker.settings import Settings
@@ -64,8 +64,8 @@ def ask(
     for text in noul:
         _add(asked, _noul(text))
     ticket = _ticket(_state(state), asked, questions)
-    flags["log_level"] = flags.get("log_level") or "warning"
-    outcome = asyncio.run(_answer(read_settings(flags), ticket))
+    settings = read_settings(flags, usual_log_level="warning")
+    outcome = asyncio.run(_answer(settings, ticket))
     if as_json or not sys.stdout.isatty():
         click.echo(json.dumps(write_answer(outcome), ensure_ascii=False, indent=2))
     else:
@@ -84,7 +84,9 @@ def _ticket(state: Any, asked: dict[str, Any], source: str | None) -> Ticket:
     if not asked and source is None:
         raise UsageError("no question: give --questions, --choice, --score or --noul")
     try:
-        return validate_ticket({"ticket_id": "ask", "state": state, "questions": asked})
+        # Arguments may hold bytes that are not UTF-8, which only the strict parser notices.
+        body = json.dumps({"ticket_id": "ask", "state": state, "questions": asked})
+        return parse_ticket(body)
     except Rejected as fault:
         raise UsageError(f"{source}: {fault}" if source else str(fault)) from None
 

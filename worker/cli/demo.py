@@ -37,7 +37,7 @@ def demo(as_json: bool, **flags: Any) -> ExitCode:
     flags["model"] = flags.get("model") or str(SAMPLE)
     console = Console(stderr=True)
     with console.status("Preparing the sample model"):
-        settings = read_settings({**flags, "log_level": "warning"})
+        settings = read_settings(flags, usual_log_level="warning")
     sample = sample_desk()
     started_at = time.monotonic()
     with run_emulator() as endpoint_url:

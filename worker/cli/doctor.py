@@ -44,7 +44,7 @@ def doctor(**flags: Any) -> ExitCode:
     free, and looks for AWS credentials, the queue and the topic when they are set. Exits with the
     code of the first thing that is wrong.
     """
-    settings = read_settings({**flags, "log_level": flags.get("log_level") or "error"})
+    settings = read_settings(flags, usual_log_level="error")
     findings = asyncio.run(_examine(settings))
     _print(findings)
     errors = [finding.error for finding in findings if finding.error is not None]

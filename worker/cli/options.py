@@ -58,19 +58,25 @@ class _SettingOption(click.Option):
             default=None,
             type=bool if is_switch else str,
             metavar=None if is_switch else _metavar(kind),
-            help=_help(field.description or "", field.default),
+            help=_help(field.description or "", field.get_default()),
         )
         self.group = str(extra["group"])
 
 
-def read_settings(flags: dict[str, Any]) -> Settings:
+def read_settings(flags: dict[str, Any], *, usual_log_level: str | None = None) -> Settings:
     """Read the settings from given flags and the environment; assemble the sample if asked for.
+
+    Args:
+        flags: by field name; None is not given.
+        usual_log_level: for a command whose output is not its log, unless one is set.
 
     Raises:
         UsageError: everything that is wrong, in one line.
     """
     settings = load_settings({name: value for name, value in flags.items() if value is not None})
-    configure_log(settings.log_level, settings.log_format)
+    is_set = "log_level" in settings.model_fields_set
+    level = settings.log_level if is_set or usual_log_level is None else usual_log_level
+    configure_log(level, settings.log_format)
     if settings.model == SAMPLE and not SAMPLE.exists():
         path, _ = assemble_sample_model(settings.cache_dir)
         settings = settings.model_copy(update={"model": path})

@@ -24,7 +24,7 @@ def tune(seconds: float, **flags: Any) -> None:
     attention kernel and the cache type do, by rounding, so change them before a model is
     calibrated and not after.
     """
-    settings = read_settings({**flags, "log_level": flags.get("log_level") or "error"})
+    settings = read_settings(flags, usual_log_level="error")
     path = check_model(settings)
     if settings.prove_build:
         prove_build(path, settings.gpu_layers)

@@ -31,7 +31,7 @@ def outcome_attributes(outcome: Outcome) -> dict[str, Attribute]:
     """
     attributes = {
         "status": Attribute("String", outcome.status),
-        "model": Attribute("String", outcome.provenance.model.name),
+        "model": Attribute("String", attribute_value(outcome.provenance.model.name)),
     }
     if outcome.disposition:
         attributes["disposition"] = Attribute("String", outcome.disposition)

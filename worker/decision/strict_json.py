@@ -132,7 +132,10 @@ def _name(parent: Any, index: int, place: _Place) -> str:
         return str(index)
     key = next(islice(parent, index, None))
     path = place.path()
-    spelled = path[0] == "questions" if path else key in _FIELDS
+    if not path:
+        spelled = key in _FIELDS
+    else:  # a question's id, its fields, and its options; nothing inside a structured text
+        spelled = path[0] == "questions" and (len(path) < 3 or path[2:] == ("criteria",))
     return key if spelled else f"#{index + 1}"
 
 

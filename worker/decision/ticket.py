@@ -105,7 +105,7 @@ def first_fault(error: ValidationError) -> tuple[str, str]:
         del where[2]  # pydantic names the member of the union; the ticket has no such level
     if where[:1] in (["state"], ["metadata"]):
         del where[1:]
-    elif where and where[-1] in _UNION_MEMBERS:
+    elif where and (where[-1] in _UNION_MEMBERS or fault["type"] == "extra_forbidden"):
         del where[-1]
     return ".".join(map(str, where)), _sentence(fault)
 
@@ -117,7 +117,7 @@ def _sentence(fault: Any) -> str:
     if kind == "value_error":
         return str(context["error"])
     if kind == "extra_forbidden":
-        return "is not a field of this question type"
+        return "has a field that questions of this type do not have"
     if kind == "too_short":
         return "must not be empty"
     if kind == "too_long":

@@ -17,6 +17,10 @@ from worker.engine.work import Work
 from worker.errors import CannotRun, DeadlinePassed, EngineFailed, Rejected
 from worker.ports import Evaluation, Lane, Reply
 
+_MAX_CHARACTERS = 1 << 21
+_STACK_BYTES_PER_CHARACTER = 512  # measured: 260
+_stack_size_lock = threading.Lock()
+
 _Prepared = tuple[Plan, list[list[int]], list[tuple[int, ...]]]
 
 
@@ -51,7 +55,7 @@ class Pool:
         self._spill = spill if self._parks else None
         self._running: dict[Work, None] = {}
         # Our own, so that closing can wait for it: it uses the model.
-        self._tokenising = ThreadPoolExecutor(1, thread_name_prefix="tokenising")
+        self._tokenising = _deep_executor()
         self._closing = False
         self._failure: EngineFailed | None = None
         self._threads_in_all = contexts * options.threads
@@ -226,14 +230,47 @@ class Pool:
 
     def _prepare(self, evaluation: Evaluation) -> _Prepared:
         encode = self._model.encode
+        _check_depth(evaluation)
         prompts = [encode(branch.prompt) for branch in evaluation.branches]
         first, second = (encode(probe) for probe in evaluation.probes)
         planned = plan((first, second), prompts)
-        if planned.cells > self._options.context_tokens:
+        limit = self._options.context_tokens
+        if planned.cells > limit:
             raise Rejected(
                 "prompt_too_long",
-                f"the longest prompt has {planned.cells} tokens,"
-                f" the context holds {self._options.context_tokens}",
-                "state",
+                f"the longest prompt has {planned.cells} tokens, the context holds {limit}",
+                "state" if min(len(first), len(second)) > limit else "questions",
             )
         return planned, prompts, [branch.label_tokens for branch in evaluation.branches]
+
+
+def _check_depth(evaluation: Evaluation) -> None:
+    """Refuse a prompt whose text could overflow the stack of the tokenising thread.
+
+    Raises:
+        Rejected: with the counts.
+    """
+    prompts = (*evaluation.probes, *(branch.prompt for branch in evaluation.branches))
+    longest = max(sum(len(piece.text) for piece in prompt) for prompt in prompts)
+    if longest > _MAX_CHARACTERS:
+        raise Rejected(
+            "prompt_too_long",
+            f"the longest prompt has {longest} characters, at most {_MAX_CHARACTERS} are read",
+        )
+
+
+def _deep_executor() -> ThreadPoolExecutor:
+    """Return an executor of one thread with a deep stack.
+
+    llama.cpp splits the text of some vocabularies with a regular expression that recurses once
+    for each character of a run of letters, spaces or digits. On an ordinary stack 32,000 of them
+    crash the process.
+    """
+    executor = ThreadPoolExecutor(1, thread_name_prefix="tokenising")
+    with _stack_size_lock:
+        ordinary = threading.stack_size(_MAX_CHARACTERS * _STACK_BYTES_PER_CHARACTER)
+        try:
+            executor.submit(lambda: None).result()  # starts the thread, which stays
+        finally:
+            threading.stack_size(ordinary)
+    return executor

@@ -129,7 +129,13 @@ class Handler:
         )
         if self.has_dead_letter_queue:
             reason = {"code": fault.code, "where": fault.where, "message": fault.message}
-            await self.inbox.dead_letter(delivery, reason)
+            try:
+                await self.inbox.dead_letter(delivery, reason)
+            except AwsUnusable as error:
+                # One bad ticket must not stop the good ones: it stays until this is mended.
+                _log.error("dead_letter_refused", error=str(error))
+                await self._back_off(delivery, fault)
+                return "kept"
         elif self.on_reject == "keep":
             await self._back_off(delivery, fault)
             return "kept"

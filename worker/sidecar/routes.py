@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Callable
 
 import structlog
 from aiohttp import web
+from aiohttp.http_exceptions import HttpProcessingError
 
 from worker import metrics
 from worker.errors import Bug, DeadlinePassed, EngineFailed, NotReady, Rejected, WorkerError
@@ -88,6 +89,8 @@ class Routes:
             body = await request.read()
         except web.HTTPRequestEntityTooLarge:
             raise Rejected("too_large", "the body is too large") from None
+        except (HttpProcessingError, web.RequestPayloadError):
+            raise Rejected("invalid_body", "the body cannot be decoded") from None
         evaluator = self.evaluator
         if evaluator is None or self._lifecycle.phase is not Phase.READY:
             raise NotReady(f"the worker is {self._lifecycle.phase.value}")

@@ -58,9 +58,10 @@ class Sidecar:
         await self._runner.setup()
         try:
             await web.TCPSite(self._runner, host, port).start()
-        except OSError as error:
+        except (OSError, UnicodeError) as error:
             await self._runner.cleanup()
-            raise UsageError(f"cannot listen on {host}:{port}: {error.strerror}") from error
+            reason = getattr(error, "strerror", None) or "not a host name"
+            raise UsageError(f"cannot listen on {host}:{port}: {reason}") from error
         self._port = self._runner.addresses[0][1]
         _log.info("listening", host=host, port=self._port)
 

@@ -46,6 +46,8 @@ def write_error(error: WorkerError) -> tuple[int, dict[str, Any]]:
 def _rejection(error: Rejected) -> tuple[int, dict[str, Any]]:
     if error.code == "unknown_model":
         return 400, _detail("api_usage_error", error.message)
+    if error.code == "invalid_body":
+        return 400, _detail("api_usage_error", error.message)
     if error.code in ("prompt_too_long", "too_large"):
         return 413, _detail("request_too_large", error.message)
     place = [part for part in error.where.split(".") if part]

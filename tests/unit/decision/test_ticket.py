@@ -91,7 +91,11 @@ QUESTION_REFUSALS: list[tuple[Any, str, str]] = [
     ({"type": "boolean"}, "", WRONG_TYPE),
     ({"type": ["noul"]}, "", WRONG_TYPE),
     ({"type": "noul"}, "", "needs instructions or a described outcome"),
-    ({"type": "noul", "instructions": "?", "x": 1}, "x", "is not a field of this question type"),
+    (
+        {"type": "noul", "instructions": "?", "x": 1},
+        "",
+        "has a field that questions of this type do not have",
+    ),
     ({"type": "choice"}, "criteria", "field required"),
     (
         {"type": "choice", "criteria": {}},
