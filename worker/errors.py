@@ -127,14 +127,17 @@ class EngineBusy(Retryable):
     Args:
         waiting_tokens: tokens already waiting.
         limit_tokens: the most that may wait.
+        seconds: when there may be room, as far as can be told.
     """
 
-    def __init__(self, waiting_tokens: int, limit_tokens: int) -> None:
+    def __init__(self, waiting_tokens: int, limit_tokens: int, seconds: float = 2.0) -> None:
         super().__init__(
-            f"the engine is busy: {waiting_tokens} tokens wait, at most {limit_tokens} may"
+            f"the engine is busy: {waiting_tokens} tokens wait, at most {limit_tokens} may;"
+            f" there may be room in {seconds:.0f} seconds"
         )
         self.waiting_tokens = waiting_tokens
         self.limit_tokens = limit_tokens
+        self.seconds = seconds
 
 
 class DecodeFailed(Retryable):

@@ -90,7 +90,9 @@ def test_a_rejection_names_its_place_first() -> None:
 
 def test_a_busy_engine_tells_the_numbers() -> None:
     """A caller can see how much waits and how much may."""
-    error = EngineBusy(900, 1000)
+    error = EngineBusy(900, 1000, 7)
 
-    assert (900, 1000) == (error.waiting_tokens, error.limit_tokens)
-    assert "the engine is busy: 900 tokens wait, at most 1000 may" == str(error)
+    assert (900, 1000, 7) == (error.waiting_tokens, error.limit_tokens, error.seconds)
+    assert str(error) == (
+        "the engine is busy: 900 tokens wait, at most 1000 may; there may be room in 7 seconds"
+    )

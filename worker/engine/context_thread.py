@@ -3,7 +3,7 @@
 import threading
 import time
 from collections.abc import Callable, Sequence
-from typing import Protocol
+from typing import TYPE_CHECKING
 
 import structlog
 
@@ -16,62 +16,25 @@ from worker.engine.trunks import Found, State
 from worker.engine.work import GivenUp, Work
 from worker.errors import CannotRun, DecodeFailed, EngineFailed, WorkerError
 
+if TYPE_CHECKING:
+    from worker.engine.pool import Pool
+
 _log = structlog.get_logger()
-
-
-class Office(Protocol):
-    """What a context's thread needs of the pool; safe to call from any thread."""
-
-    def take(self) -> Work | None:
-        """Wait for work; None when the pool closes."""
-        ...
-
-    def finish(self, work: Work) -> None:
-        """Say that work is done, one way or another."""
-        ...
-
-    def set_aside(self, work: Work) -> None:
-        """Put paused work back, in front of its lane."""
-        ...
-
-    def should_pause(self, work: Work) -> bool:
-        """Return whether someone more urgent waits for a context."""
-        ...
-
-    def threads_each(self) -> int:
-        """Return how many threads a busy context may use now."""
-        ...
-
-    def find(self, trunk: Sequence[int]) -> Found | None:
-        """Return a parked trunk that covers a beginning of *trunk*."""
-        ...
-
-    def park(self, trunk: Sequence[int], save: Callable[[], State]) -> None:
-        """Keep the state of a trunk."""
-        ...
-
-    def drop(self, found: Found) -> None:
-        """Forget a parked trunk that could not be restored."""
-        ...
-
-    def fail(self, error: EngineFailed) -> None:
-        """Mark the engine as broken for good."""
-        ...
 
 
 class ContextThread(threading.Thread):
     """Owns one context.
 
     Args:
-        office: where work comes from.
+        pool: where work comes from; its methods may be called from any thread.
         model: must outlive the thread.
         options: of the context.
         number: for the thread's name.
     """
 
-    def __init__(self, office: Office, model: Model, options: ModelOptions, number: int) -> None:
+    def __init__(self, pool: "Pool", model: Model, options: ModelOptions, number: int) -> None:
         super().__init__(name=f"llama-context-{number}", daemon=True)
-        self._office = office
+        self._pool = pool
         self._model = model
         self._options = options
         self._context: Context | None = None
@@ -101,7 +64,7 @@ class ContextThread(threading.Thread):
     def run(self) -> None:
         """Evaluate until the pool closes."""
         try:
-            while (work := self._office.take()) is not None:
+            while (work := self._pool.take()) is not None:
                 self._serve(work)
         finally:
             self.shut()
@@ -114,23 +77,24 @@ class ContextThread(threading.Thread):
         self._progressed_at = time.monotonic()
         work.check()
         # At least one call a turn, so that paused work goes on however many overtake it.
-        if may_pause and self._calls and self._office.should_pause(work):
+        if may_pause and self._calls and self._pool.should_pause(work):
             raise Paused
         self._calls += 1
-        context.set_threads(self._office.threads_each())
+        context.set_threads(self._pool.threads_each())
 
     def find(self, trunk: Sequence[int]) -> Found | None:
         """Return a parked trunk, and remember it in case it cannot be restored."""
-        self._restored = self._office.find(trunk)
+        self._restored = self._pool.find(trunk)
         return self._restored
 
     def park(self, trunk: Sequence[int], save: Callable[[], State]) -> None:
         """Keep the state of a trunk."""
-        self._office.park(trunk, save)
+        self._pool.park(trunk, save)
 
     def _serve(self, work: Work) -> None:
         self._work, self._calls, self._restored = work, 0, None
         work.begin()
+        begun_at, done_before = time.monotonic(), work.progress.evaluated_tokens
         try:
             reply = work.reply(self._read(work))
             metrics.ENGINE_SECONDS.labels("waiting").observe(reply.waiting_seconds)
@@ -138,7 +102,7 @@ class ContextThread(threading.Thread):
             work.resolve(reply)
         except Paused:
             self._work = None
-            self._office.set_aside(work)
+            self._pool.set_aside(work)
             return
         except GivenUp:
             work.resolve(EngineFailed("the engine is closed"))
@@ -147,10 +111,11 @@ class ContextThread(threading.Thread):
         except Exception as error:  # noqa: BLE001 - nobody joins this thread to see it
             _log.exception("context_thread_failed")
             failure = EngineFailed(f"a context's thread failed: {type(error).__name__}")
-            self._office.fail(failure)
+            self._pool.fail(failure)
             work.resolve(failure)
         self._work = None
-        self._office.finish(work)
+        tokens = work.progress.evaluated_tokens - done_before
+        self._pool.finish(work, tokens, time.monotonic() - begun_at)
 
     def _should_abort(self) -> bool:
         work = self._work
@@ -195,12 +160,12 @@ class ContextThread(threading.Thread):
         """Rebuild the context, and trust no saved state that this work has used."""
         work.progress.forget_state()
         if self._restored is not None:
-            self._office.drop(self._restored)
+            self._pool.drop(self._restored)
             self._restored = None
         self.shut()
         try:
             self.open()
         except CannotRun as error:
             failure = EngineFailed(f"a context failed and cannot be rebuilt: {error}")
-            self._office.fail(failure)
+            self._pool.fail(failure)
             raise failure from error

@@ -30,14 +30,24 @@ class Door(Generic[Item]):
     def __len__(self) -> int:
         return sum(map(len, self._lanes.values()))
 
-    def put(self, item: Item, lane: Lane, tokens: int) -> None:
+    def put(
+        self, item: Item, lane: Lane, tokens: int, *, tokens_per_second: float = 1000.0
+    ) -> None:
         """Let work in at the end of its lane.
+
+        Args:
+            item: the work.
+            lane: who waits for it.
+            tokens: how many it has.
+            tokens_per_second: how fast what waits grows less, to say when there may be room.
 
         Raises:
             EngineBusy: too many tokens wait already.
         """
-        if self.waiting_tokens and self.waiting_tokens + tokens > self._limit:
-            raise EngineBusy(self.waiting_tokens, self._limit)
+        excess = self.waiting_tokens + tokens - self._limit
+        if self.waiting_tokens and excess > 0:
+            seconds = max(1.0, min(excess, self.waiting_tokens) / tokens_per_second)
+            raise EngineBusy(self.waiting_tokens, self._limit, seconds)
         self._lanes[lane].append((item, tokens))
         self.waiting_tokens += tokens
 

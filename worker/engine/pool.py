@@ -4,6 +4,7 @@ import asyncio
 import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 
 from worker import metrics
 from worker.engine.context_thread import ContextThread
@@ -22,6 +23,18 @@ _STACK_BYTES_PER_CHARACTER = 512  # measured: 260
 _stack_size_lock = threading.Lock()
 
 _Prepared = tuple[Plan, list[list[int]], list[tuple[int, ...]]]
+
+
+@dataclass(slots=True)
+class Speed:
+    """How fast one context has been of late: a mean in which the newest turn counts a quarter."""
+
+    tokens_per_second: float = 200.0
+
+    def note(self, tokens: int, seconds: float) -> None:
+        """Take one turn into account."""
+        if tokens and seconds > 0:
+            self.tokens_per_second += (tokens / seconds - self.tokens_per_second) / 4
 
 
 class Pool:
@@ -54,6 +67,7 @@ class Pool:
         self._parks = max_parked_bytes > 0
         self._spill = spill if self._parks else None
         self._running: dict[Work, None] = {}
+        self._speed = Speed()
         # Our own, so that closing can wait for it: it uses the model.
         self._tokenising = _deep_executor()
         self._closing = False
@@ -111,7 +125,8 @@ class Pool:
         work = Work(*prepared, lane, deadline, loop.create_future(), loop)
         with self._changed:
             self._check_open()
-            self._door.put(work, lane, work.left_tokens)
+            speed = self._speed.tokens_per_second * len(self._threads)
+            self._door.put(work, lane, work.left_tokens, tokens_per_second=speed)
             self._show_waiting()
             self._changed.notify_all()
         try:
@@ -138,10 +153,11 @@ class Pool:
                 self._changed.wait()
             return None
 
-    def finish(self, work: Work) -> None:
-        """Say that work is done, one way or another."""
+    def finish(self, work: Work, tokens: int, seconds: float) -> None:
+        """Say that work is done, one way or another, and what the last turn took."""
         with self._changed:
             del self._running[work]
+            self._speed.note(tokens, seconds)
             self._changed.notify_all()
 
     def set_aside(self, work: Work) -> None:

@@ -1,6 +1,7 @@
 """The sidecar's routes."""
 
 import asyncio
+import math
 import time
 import uuid
 from collections.abc import Awaitable, Callable
@@ -10,7 +11,15 @@ from aiohttp import web
 from aiohttp.http_exceptions import HttpProcessingError
 
 from worker import metrics
-from worker.errors import Bug, DeadlinePassed, EngineFailed, NotReady, Rejected, WorkerError
+from worker.errors import (
+    Bug,
+    DeadlinePassed,
+    EngineBusy,
+    EngineFailed,
+    NotReady,
+    Rejected,
+    WorkerError,
+)
 from worker.evaluator import Evaluator
 from worker.lifecycle import Lifecycle, Phase
 from worker.ports import Lane
@@ -112,7 +121,8 @@ class Routes:
         if isinstance(error, EngineFailed) and self._lifecycle.phase is Phase.READY:
             self._lifecycle.fail(error)
         status, body = systemone.write_error(error)
-        retry = {"Retry-After": str(RETRY_AFTER_SECONDS)} if status == 503 else {}
+        seconds = math.ceil(error.seconds) if isinstance(error, EngineBusy) else RETRY_AFTER_SECONDS
+        retry = {"Retry-After": str(seconds)} if status == 503 else {}
         return web.json_response(body, status=status, headers=retry)
 
 
