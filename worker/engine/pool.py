@@ -18,8 +18,8 @@ from worker.engine.work import Work
 from worker.errors import CannotRun, DeadlinePassed, EngineFailed, Rejected
 from worker.ports import Evaluation, Lane, Reply
 
-_MAX_CHARACTERS = 1 << 21
-_STACK_BYTES_PER_CHARACTER = 512  # measured: 260
+MAX_CHARACTERS = 1 << 20
+STACK_BYTES_PER_CHARACTER = 512  # measured: 260
 _stack_size_lock = threading.Lock()
 
 _Prepared = tuple[Plan, list[list[int]], list[tuple[int, ...]]]
@@ -87,6 +87,7 @@ class Pool:
         except CannotRun:
             for thread in self._threads:
                 thread.shut()
+            self._tokenising.shutdown()
             raise
         for thread in self._threads:
             thread.start()
@@ -268,10 +269,10 @@ def _check_depth(evaluation: Evaluation) -> None:
     """
     prompts = (*evaluation.probes, *(branch.prompt for branch in evaluation.branches))
     longest = max(sum(len(piece.text) for piece in prompt) for prompt in prompts)
-    if longest > _MAX_CHARACTERS:
+    if longest > MAX_CHARACTERS:
         raise Rejected(
             "prompt_too_long",
-            f"the longest prompt has {longest} characters, at most {_MAX_CHARACTERS} are read",
+            f"the longest prompt has {longest} characters, at most {MAX_CHARACTERS} are read",
         )
 
 
@@ -284,7 +285,7 @@ def _deep_executor() -> ThreadPoolExecutor:
     """
     executor = ThreadPoolExecutor(1, thread_name_prefix="tokenising")
     with _stack_size_lock:
-        ordinary = threading.stack_size(_MAX_CHARACTERS * _STACK_BYTES_PER_CHARACTER)
+        ordinary = threading.stack_size(MAX_CHARACTERS * STACK_BYTES_PER_CHARACTER)
         try:
             executor.submit(lambda: None).result()  # starts the thread, which stays
         finally:
