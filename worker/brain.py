@@ -24,8 +24,9 @@ from worker.decision.prompt import Frame, PromptTemplate, chat_frame
 from worker.engine.cores import usable_cores
 from worker.engine.fingerprint import ModelFile, fingerprint_model, hardware
 from worker.engine.memory import available_bytes
+from worker.engine.model_files import check_files
 from worker.engine.options import FlashAttention, KvType, ModelOptions
-from worker.engine.proof import check_file, prove_build
+from worker.engine.proof import prove_build
 from worker.engine.sizing import Machine, ModelFacts, Size, choose_size
 from worker.engine.spill import Spill
 from worker.errors import CannotRun, UsageError
@@ -122,7 +123,7 @@ def check_model(settings: Settings) -> Path:
     if settings.model is None:
         raise UsageError("no model: set --model or WORKER_MODEL to a GGUF file, or to `sample`")
     # Weights that go to a GPU are its memory's business.
-    check_file(settings.model, None if settings.gpu_layers else available_bytes())
+    check_files(settings.model, None if settings.gpu_layers else available_bytes())
     return settings.model
 
 

@@ -9,7 +9,8 @@ import pytest
 from gguf import GGMLQuantizationType, GGUFReader, GGUFWriter
 
 from tests.models import ALL_KINDS, Tiny, TinyModels
-from worker.engine.proof import check_file, prove_build
+from worker.engine.model_files import check_files
+from worker.engine.proof import prove_build
 from worker.errors import CannotRun, ExitCode
 
 NO_GPU = 0
@@ -129,12 +130,12 @@ def test_offload_without_a_gpu_build(tiny_models: TinyModels) -> None:
 def test_a_good_file(tiny_models: TinyModels) -> None:
     """A GGUF that fits returns its size."""
     path = tiny_models.path()
-    assert path.stat().st_size == check_file(path, 1 << 30)
+    assert path.stat().st_size == check_files(path, 1 << 30)
 
 
 def refused(path: Path, memory_bytes: int = 1 << 30) -> str:
     with pytest.raises(CannotRun) as caught:
-        check_file(path, memory_bytes)
+        check_files(path, memory_bytes)
     return str(caught.value)
 
 

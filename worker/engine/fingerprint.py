@@ -4,17 +4,20 @@ import hashlib
 import json
 import platform
 import threading
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
 import psutil
+
+from worker.engine.model_files import model_files
 
 _BLOCK_BYTES = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
 class ModelFile:
-    """A model file and its checksum."""
+    """A model's file, or the first of its parts, with the checksum and size of all parts."""
 
     path: Path
     sha256: str
@@ -32,28 +35,36 @@ def fingerprint_model(
             costs time at the next start, nothing else.
         given_up: once set, reading ends, and what is returned means nothing.
     """
+    # Parts are named by the first, so a link to it would not lead to the others.
+    files = model_files(path)
     path = path.resolve()
-    status = path.stat()
-    times = f"{status.st_mtime_ns}|{status.st_ctime_ns}"
-    key = f"{path}|{status.st_ino}|{status.st_size}|{times}"
+    key = "|".join(map(_identity, files))
     kept = cache_dir / "checksums" / f"{hashlib.sha256(key.encode()).hexdigest()}.json"
     checksum = _kept(kept, key)
     if checksum is None:
-        checksum = sha256_of(path, given_up)
+        checksum = sha256_of(files, given_up)
         if given_up is None or not given_up.is_set():
             _keep(kept, key, checksum)
-    return ModelFile(path, checksum, status.st_size)
+    return ModelFile(path, checksum, sum(file.stat().st_size for file in files))
 
 
-def sha256_of(path: Path, given_up: threading.Event | None = None) -> str:
-    """Return the hex SHA-256 of a file, or of its beginning once *given_up* is set."""
+def sha256_of(files: Iterable[Path], given_up: threading.Event | None = None) -> str:
+    """Return the hex SHA-256 of all files in a row, or of a beginning once *given_up* is set."""
     digest = hashlib.sha256()
-    with path.open("rb") as file:
-        while block := file.read(_BLOCK_BYTES):
-            digest.update(block)
-            if given_up is not None and given_up.is_set():
-                break
+    for path in files:
+        with path.open("rb") as file:
+            while block := file.read(_BLOCK_BYTES):
+                digest.update(block)
+                if given_up is not None and given_up.is_set():
+                    return digest.hexdigest()
     return digest.hexdigest()
+
+
+def _identity(path: Path) -> str:
+    """Return what changes when a file's content may have changed."""
+    status = path.stat()
+    times = f"{status.st_mtime_ns}|{status.st_ctime_ns}"
+    return f"{path.resolve()}|{status.st_ino}|{status.st_size}|{times}"
 
 
 def hardware() -> str:

@@ -18,7 +18,6 @@ from worker.errors import CannotRun, ExitCode
 
 _TIMEOUT_SECONDS = 600
 _LOOK_SECONDS = 0.2
-_MAGIC = b"GGUF"
 _CONTEXT_TOKENS = 64
 
 _REBUILD = (
@@ -26,32 +25,6 @@ _REBUILD = (
     " --no-binary llama-cpp-python with CFLAGS and CXXFLAGS set to"
     ' "-mno-amx-tile -mno-amx-int8 -mno-amx-bf16" on x86-64'
 )
-
-
-def check_file(path: Path, memory_bytes: int | None) -> int:
-    """Check what can be known of a model file without llama.cpp; return its size in bytes.
-
-    Args:
-        path: the model.
-        memory_bytes: what is free for its weights; None when they go elsewhere.
-
-    Raises:
-        CannotRun: no such file, not GGUF, or larger than *memory_bytes*.
-    """
-    try:
-        with path.open("rb") as file:
-            magic = file.read(len(_MAGIC))
-        size = path.stat().st_size
-    except OSError as error:
-        raise CannotRun(f"the model {path} cannot be read: {error.strerror}") from error
-    if magic != _MAGIC:
-        raise CannotRun(f"the model {path} is not a GGUF file")
-    if memory_bytes is not None and size > memory_bytes:
-        raise CannotRun(
-            f"the model {path} needs {size / 2**30:.1f} GiB of memory for its weights alone,"
-            f" {memory_bytes / 2**30:.1f} GiB are free"
-        )
-    return size
 
 
 def prove_build(path: Path, gpu_layers: int, given_up: threading.Event | None = None) -> None:

@@ -35,7 +35,7 @@ def test_the_checksum_is_that_of_the_file(tmp_path: Path, size: int) -> None:
     """SHA-256 over all of it, whatever its size."""
     content = bytes(range(256)) * (size // 256) + b"x" * (size % 256)
 
-    assert sha(content) == sha256_of(make_file(tmp_path, content))
+    assert sha(content) == sha256_of([make_file(tmp_path, content)])
 
 
 def test_path_size_and_checksum_are_told(tmp_path: Path) -> None:
