@@ -54,6 +54,7 @@ async def run_faces(settings: Settings, lifecycle: Lifecycle, aws: Connection | 
             sidecar.answer_with(brain.evaluator)
         lifecycle.ready()
         if queue is not None:
+            _log.info("receiving", queue_url=settings.queue_url, topic_arn=settings.topic_arn)
             await _consumer(settings, lifecycle, brain.evaluator, *queue).run()
         await lifecycle.stopping.wait()
         if sidecar is not None:

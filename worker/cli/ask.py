@@ -46,14 +46,14 @@ def ask(
     as_json: bool,
     **flags: Any,
 ) -> None:
-    r"""Ask a local model questions about one state.
+    """Ask a local model questions about one state.
 
     Prints a System One response as JSON, or bars on a terminal:
 
     \b
-      decision-worker ask --model sample --state 'My card was charged twice!' \
+      decision-worker ask --model sample --state 'My card was charged twice!' \\
         --choice 'team=Who handles this?:billing|tech|none' --noul 'refund=Is a refund wanted?'
-    """
+    """  # noqa: D301 - click reads the backspace
     if state == "-" and questions == "-":
         raise UsageError("--state and --questions cannot both read standard input")
     asked = _from_file(questions) if questions else {}

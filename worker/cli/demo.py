@@ -43,6 +43,7 @@ def demo(as_json: bool, **flags: Any) -> ExitCode:
     with run_emulator() as endpoint_url:
         outcomes = asyncio.run(_run(settings, sample, endpoint_url, console))
     if outcomes is None:
+        click.echo("demo: stopped before every ticket was answered", err=True)
         return ExitCode.DRAINED_UNFINISHED
     outcomes.sort(key=lambda outcome: str(outcome["ticket_id"]))
     if as_json:
@@ -63,7 +64,12 @@ async def _run(
     async with open_desk(session, endpoint_url) as desk:
         await desk.send(sample.tickets)
         here = settings.model_copy(
-            update={"queue_url": desk.queue_url, "topic_arn": desk.topic_arn, "wait_seconds": 1}
+            update={
+                "queue_url": desk.queue_url,
+                "topic_arn": desk.topic_arn,
+                "wait_seconds": 1,
+                "drain_seconds": 0.0,  # everything ends with this process
+            }
         )
         collecting = asyncio.create_task(_collect(desk, len(sample.tickets), console))
         collecting.add_done_callback(lambda _: lifecycle.stop("every ticket is answered"))

@@ -20,6 +20,10 @@ from worker.errors import AwsUnusable, ExitCode, WorkerError
 from worker.queue.aws import Connection, aws_errors, call_config
 from worker.settings import Settings
 
+_WITHOUT_DEAD_LETTERS = {
+    "keep": "none: a rejected ticket returns until the queue drops it, and nobody is told",
+    "publish": "none: a rejected ticket is published as a rejection, and deleted",
+}
 _FREE_BEFORE = "free before loading"
 
 
@@ -112,7 +116,7 @@ async def _examine_aws(settings: Settings) -> list[Finding]:
             return [
                 *findings,
                 Finding("queue", f"{settings.queue_url}, visibility {inbox.visibility_seconds} s"),
-                Finding("dead letters", dead or f"none: rejected tickets: {settings.on_reject}"),
+                Finding("dead letters", dead or _WITHOUT_DEAD_LETTERS[settings.on_reject]),
                 Finding("topic", str(settings.topic_arn)),
             ]
     except WorkerError as error:

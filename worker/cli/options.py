@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 import click
+from pydantic_core import PydanticUndefined
 
 from worker.local.sample_model import assemble_sample_model
 from worker.log import configure_log
@@ -58,7 +59,7 @@ class _SettingOption(click.Option):
             default=None,
             type=bool if is_switch else str,
             metavar=None if is_switch else _metavar(kind),
-            help=_help(field.description or "", field.get_default()),
+            help=_help(field.description or "", field.default),
         )
         self.group = str(extra["group"])
 
@@ -84,9 +85,12 @@ def read_settings(flags: dict[str, Any], *, usual_log_level: str | None = None) 
 
 
 def _kind(annotation: Any) -> Any:
-    """Return the type of a setting without its None."""
-    if isinstance(annotation, types.UnionType):
-        return next(kind for kind in typing.get_args(annotation) if kind is not types.NoneType)
+    """Return the type of a setting without its None and without what checks it."""
+    if typing.get_origin(annotation) in (types.UnionType, typing.Union):
+        kinds = typing.get_args(annotation)
+        return _kind(next(kind for kind in kinds if kind is not types.NoneType))
+    if typing.get_origin(annotation) is typing.Annotated:
+        return typing.get_args(annotation)[0]
     return annotation
 
 
@@ -97,6 +101,7 @@ def _metavar(kind: Any) -> str:
 
 
 def _help(description: str, default: Any) -> str:
-    if default is None or isinstance(default, bool):
+    # A default that is computed is told by the description.
+    if default in (None, PydanticUndefined) or isinstance(default, bool):
         return description
     return f"{description} [{default}]"

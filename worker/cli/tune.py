@@ -15,7 +15,10 @@ from worker.errors import CannotRun
 
 @click.command(cls=SettingsCommand, groups=("Model",))
 @click.option(
-    "--seconds", default=60.0, show_default=True, help="how long to measure, all ways together"
+    "--seconds",
+    default=60.0,
+    show_default=True,
+    help="how long to measure at least; every way is measured twice",
 )
 def tune(seconds: float, **flags: Any) -> None:
     """Measure contexts, threads, attention kernel and cache type for a model on this machine.
@@ -56,3 +59,7 @@ def tune(seconds: float, **flags: Any) -> None:
         table.add_row(shape, way.flash_attention, way.kv_type, f"{speed:.0f}", ratio)
     Console().print(table)
     click.echo(best.flags())
+    click.echo(
+        "Measure on a quiet machine. Attention kernel and cache type change answers by rounding.",
+        err=True,
+    )

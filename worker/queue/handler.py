@@ -161,6 +161,8 @@ class Handler:
         return False
 
     async def _publish(self, outcome: Outcome, delivery: Delivery) -> None:
+        # What a log line and an outcome have in common.
+        structlog.contextvars.bind_contextvars(outcome_id=outcome.outcome_id)
         await self.publisher.publish(
             outcome.as_json(),
             outcome_attributes(outcome),
