@@ -1,0 +1,261 @@
+"""A stateful llama.cpp context: decode, fork, save, restore, read."""
+
+import ctypes
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import ExitStack
+from typing import Any
+
+import llama_cpp.llama_cpp as native
+import numpy as np
+
+from worker.decision.scores import Reading
+from worker.engine.exact import FORK, TRUNK
+from worker.engine.llama.backend import Aborted, Handle, NativeError, native_log
+from worker.engine.llama.model import Model
+from worker.engine.options import FlashAttention, KvType, ModelOptions
+from worker.engine.trunks import State
+from worker.errors import CannotRun
+
+_SEQUENCES = 2
+
+_KV_TYPES = {
+    KvType.F32: native.GGML_TYPE_F32,
+    KvType.F16: native.GGML_TYPE_F16,
+    KvType.Q8_0: native.GGML_TYPE_Q8_0,
+}
+_FLASH_ATTENTION = {
+    FlashAttention.AUTO: native.LLAMA_FLASH_ATTN_TYPE_AUTO,
+    FlashAttention.ON: native.LLAMA_FLASH_ATTN_TYPE_ENABLED,
+    FlashAttention.OFF: native.LLAMA_FLASH_ATTN_TYPE_DISABLED,
+}
+
+
+class Context(Handle):
+    """One stateful llama.cpp context with two sequences; belongs to one thread at a time.
+
+    Args:
+        model: whose weights to use; must outlive the context.
+        options: sizes, threads and types.
+        abort: asked by llama.cpp many times within a call; True gives the call up.
+
+    Raises:
+        CannotRun: llama.cpp cannot make the context; most often memory.
+    """
+
+    def __init__(
+        self, model: Model, options: ModelOptions, abort: Callable[[], bool] = lambda: False
+    ) -> None:
+        self.cells = options.context_tokens
+        self._vocabulary_size = model.vocabulary_size
+        self._window_tokens = model.window_tokens
+        self._handles = ExitStack()
+        self._abort = native.ggml_abort_callback(lambda _: abort())  # must outlive the context
+        native_log.clear()
+        self._handle = native.llama_init_from_model(
+            model.handle,
+            self._parameters(options),
+        )
+        if not self._handle:
+            raise CannotRun(
+                f"llama.cpp cannot make a context of {options.context_tokens} tokens:"
+                f" {native_log.explanation()}"
+            )
+        self._handles.callback(native.llama_free, self._handle)
+        self._memory = native.llama_get_memory(self._handle)
+        # Not options.batch_tokens: llama.cpp cuts that to the context's size.
+        self._batch = _Batch(native.llama_n_batch(self._handle))
+
+    def _parameters(self, options: ModelOptions) -> Any:
+        parameters = native.llama_context_default_params()
+        parameters.n_ctx = options.context_tokens
+        parameters.n_batch = options.batch_tokens
+        parameters.n_ubatch = options.ubatch_tokens
+        parameters.n_seq_max = _SEQUENCES
+        parameters.n_outputs_max = _SEQUENCES
+        parameters.n_threads = parameters.n_threads_batch = options.threads
+        parameters.flash_attn_type = _FLASH_ATTENTION[options.flash_attention]
+        parameters.type_k = parameters.type_v = _KV_TYPES[options.kv_type]
+        parameters.kv_unified = True
+        parameters.swa_full = True  # forks need cells that a pruned window no longer has
+        parameters.no_perf = True
+        parameters.abort_callback = self._abort
+        return parameters
+
+    def close(self) -> None:
+        """Free the context."""
+        self._handles.close()
+
+    def decode(
+        self, tokens: Sequence[int], *, position: int, sequence: int, read: bool = False
+    ) -> None:
+        """Decode *tokens* in one call, the first at *position* of *sequence*.
+
+        Args:
+            tokens: at most ``batch_tokens`` ids.
+            position: where the sequence ends now.
+            sequence: TRUNK or FORK.
+            read: whether the last token's logits will be read.
+
+        Raises:
+            Aborted: the abort callback said so.
+            NativeError: llama.cpp refused the call.
+        """
+        batch = self._batch.filled(tokens, position=position, sequence=sequence, read=read)
+        code = native.llama_decode(self._handle, batch)
+        if code == 2:
+            raise Aborted("the call was given up")
+        if code:
+            raise NativeError(
+                f"llama_decode returned {code} for {len(tokens)} tokens at {position}"
+            )
+
+    def read(self, label_tokens: Iterable[int]) -> Reading:
+        """Read the logits of the last decoded token, which must have been flagged.
+
+        Raises:
+            NativeError: there are none, or one is not a number.
+        """
+        pointer = native.llama_get_logits_ith(self._handle, -1)
+        if not pointer:
+            raise NativeError("llama.cpp has no logits for the last token")
+        logits = np.ctypeslib.as_array(pointer, (self._vocabulary_size,))
+        top = int(logits.argmax())
+        peak = float(logits[top])
+        total = float(np.exp(logits.astype(np.float64) - peak).sum())
+        if not np.isfinite(peak) or not np.isfinite(total):
+            raise NativeError("the model's logits are not finite")
+        return Reading(
+            label_logits=tuple(float(logits[token]) for token in label_tokens),
+            log_sum_exp=peak + float(np.log(total)),
+            top_token=top,
+        )
+
+    def fork(self) -> None:
+        """Make the branch sequence a copy of the whole trunk."""
+        native.llama_memory_seq_cp(self._memory, TRUNK, FORK, -1, -1)
+
+    def remove(self, sequence: int) -> None:
+        """Remove a whole sequence.
+
+        Raises:
+            NativeError: llama.cpp refused.
+        """
+        if not native.llama_memory_seq_rm(self._memory, sequence, -1, -1):
+            raise NativeError(f"llama.cpp cannot remove sequence {sequence}")
+
+    def cut(self, tokens: int) -> None:
+        """Remove what the trunk holds from position *tokens* on.
+
+        Raises:
+            NativeError: llama.cpp refused, as it does for recurrent memories.
+        """
+        if not native.llama_memory_seq_rm(self._memory, TRUNK, tokens, -1):
+            raise NativeError(f"llama.cpp cannot cut the trunk at {tokens} tokens")
+
+    def save(self) -> State:
+        """Return the state of the trunk; the branch sequence must be empty.
+
+        Raises:
+            NativeError: llama.cpp wrote less than it said it would.
+        """
+        if not self._window_tokens:
+            return (self._save(TRUNK),)
+        # Of layers with a window llama.cpp saves only what the next token can see. A restored
+        # trunk would then lie elsewhere in its cells, and the bits of long branches would move.
+        # So it is saved in pieces that each fit the window, and comes back cell by cell.
+        pieces = []
+        end = native.llama_memory_seq_pos_max(self._memory, TRUNK) + 1
+        for start in range(0, end, self._window_tokens - 1):
+            stop = min(end, start + self._window_tokens - 1)
+            native.llama_memory_seq_cp(self._memory, TRUNK, FORK, start, stop)
+            pieces.append(self._save(FORK))
+            self.remove(FORK)
+        return tuple(pieces)
+
+    def restore(self, state: State) -> None:
+        """Make the trunk what it was when *state* was saved; the context must be empty.
+
+        Raises:
+            NativeError: llama.cpp does not take it; both sequences must be removed.
+        """
+        if len(state) == 1:
+            self._restore(TRUNK, state[0])
+            return
+        for piece in state:
+            self._restore(FORK, piece)
+            native.llama_memory_seq_cp(self._memory, FORK, TRUNK, -1, -1)
+            self.remove(FORK)
+
+    def _save(self, sequence: int) -> bytearray:
+        size = native.llama_state_seq_get_size(self._handle, sequence)
+        data = bytearray(size)
+        buffer = (ctypes.c_uint8 * size).from_buffer(data)
+        written = native.llama_state_seq_get_data(self._handle, buffer, size, sequence)
+        if written != size:
+            raise NativeError(f"llama.cpp saved {written} of {size} bytes of a sequence")
+        return data
+
+    def _restore(self, sequence: int, data: bytearray) -> None:
+        buffer = (ctypes.c_uint8 * len(data)).from_buffer(data)
+        taken = native.llama_state_seq_set_data(self._handle, buffer, len(data), sequence)
+        if taken != len(data):
+            raise NativeError(f"llama.cpp took {taken} of {len(data)} bytes of a saved sequence")
+
+    def is_empty(self) -> bool:
+        """Return whether no sequence holds a cell."""
+        return all(
+            native.llama_memory_seq_pos_max(self._memory, sequence) == -1
+            for sequence in range(_SEQUENCES)
+        )
+
+    def set_threads(self, threads: int) -> None:
+        """Use *threads* threads from the next call on; the bits stay the same."""
+        native.llama_set_n_threads(self._handle, threads, threads)
+
+
+class _Batch:
+    """The arguments of one llama.cpp call, in buffers that are filled anew for each.
+
+    All tokens of a call belong to one sequence, so all sequence pointers name the same number.
+    """
+
+    def __init__(self, capacity: int) -> None:
+        self._tokens = np.zeros(capacity, np.int32)
+        self._positions = np.zeros(capacity, np.int32)
+        self._ones = np.ones(capacity, np.int32)
+        self._flags = np.zeros(capacity, np.int8)
+        self._sequence = native.llama_seq_id(0)
+        pointer = ctypes.pointer(self._sequence)
+        self._sequences = (type(pointer) * capacity)(*[pointer] * capacity)
+        self._native = native.llama_batch(
+            n_tokens=0,
+            token=_as_pointer(self._tokens, native.llama_token),
+            embd=None,
+            pos=_as_pointer(self._positions, native.llama_pos),
+            n_seq_id=_as_pointer(self._ones, ctypes.c_int32),
+            seq_id=self._sequences,
+            logits=_as_pointer(self._flags, ctypes.c_int8),
+        )
+
+    def filled(
+        self, tokens: Sequence[int], *, position: int, sequence: int, read: bool
+    ) -> native.llama_batch:
+        """Fill the buffers for one call.
+
+        Raises:
+            NativeError: too few or too many tokens; llama.cpp would abort the process.
+        """
+        count, capacity = len(tokens), len(self._tokens)
+        if not 0 < count <= capacity:
+            raise NativeError(f"{count} tokens in one call; 1 to {capacity} fit")
+        self._tokens[:count] = tokens
+        self._positions[:count] = np.arange(position, position + count, dtype=np.int32)
+        self._flags[:count] = 0
+        self._flags[count - 1] = read
+        self._sequence.value = sequence
+        self._native.n_tokens = count
+        return self._native
+
+
+def _as_pointer(array: Any, kind: Any) -> Any:
+    return array.ctypes.data_as(ctypes.POINTER(kind))
