@@ -235,6 +235,8 @@ class FakeEngine:
         script: for each evaluation in turn, the error it ends in, or None.
         error: what every evaluation ends in, once the script is used up.
         gate: what every evaluation waits for.
+        full: what the door says to work that has not been read yet.
+        stalled: seconds without progress.
         at_work: evaluations that run now.
         most_at_work: the most that ever ran at once.
         cancelled: evaluations that were given up.
@@ -245,6 +247,9 @@ class FakeEngine:
     script: deque[Exception | None] = field(default_factory=deque)
     error: Exception | None = None
     gate: asyncio.Event | None = None
+    full: Exception | None = None
+    stalled: float = 0.0
+    waiting_tokens: int = 0
     evaluations: list[Evaluation] = field(default_factory=list, repr=False)
     lanes: list[Lane] = field(default_factory=list)
     at_work: int = 0
@@ -279,6 +284,13 @@ class FakeEngine:
             waiting_seconds=0.5,
             evaluation_seconds=0.25,
         )
+
+    def check_room(self, lane: Lane, deadline: float | None = None) -> None:
+        if self.full is not None:
+            raise self.full
+
+    def stalled_seconds(self) -> float:
+        return self.stalled
 
     def _read(self, branch: Branch) -> Reading:
         count = len(branch.label_tokens)

@@ -10,6 +10,7 @@
     ├─ Rejected          this ticket can never succeed: say why, once
     ├─ Retryable         not now: come back later
     │  ├─ EngineBusy     more tokens are waiting than the door lets in
+    │  ├─ Backlogged     so much goes before that the answer would come too late
     │  ├─ DecodeFailed   llama.cpp refused a call twice
     │  ├─ NotReady       the worker is starting or draining
     │  ├─ DeadlinePassed the answer would come too late
@@ -138,6 +139,26 @@ class EngineBusy(Retryable):
         self.waiting_tokens = waiting_tokens
         self.limit_tokens = limit_tokens
         self.seconds = seconds
+
+
+class Backlogged(Retryable):
+    """The answer would come after its deadline, because other work goes before.
+
+    Args:
+        ahead_tokens: tokens that go before.
+        needed_seconds: from now to the answer, as far as can be told.
+        left_seconds: from now to the deadline.
+
+    Attributes:
+        seconds: when the same work may be in time, as far as can be told.
+    """
+
+    def __init__(self, ahead_tokens: int, needed_seconds: float, left_seconds: float) -> None:
+        super().__init__(
+            f"the engine is busy: {ahead_tokens} tokens go before, so the answer would take"
+            f" {needed_seconds:.0f} seconds, and {max(0.0, left_seconds):.0f} are left",
+        )
+        self.seconds = max(1.0, needed_seconds - left_seconds)
 
 
 class DecodeFailed(Retryable):

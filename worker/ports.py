@@ -74,10 +74,30 @@ class Engine(Protocol):
         Raises:
             Rejected: a prompt does not fit the context.
             EngineBusy: too many tokens wait already.
+            Backlogged: the deadline would pass before the last reading.
             DeadlinePassed: the deadline passed before the last reading.
             DecodeFailed: llama.cpp refused a call twice.
             EngineFailed: the engine is broken for good.
         """
+        ...
+
+    def check_room(self, lane: Lane, deadline: float | None = None) -> None:
+        """Refuse work before it is read, when it could not enter or not begin in time.
+
+        Raises:
+            EngineBusy: too many tokens wait already.
+            Backlogged: the deadline would pass before its turn.
+            EngineFailed: the engine is broken for good.
+        """
+        ...
+
+    def stalled_seconds(self) -> float:
+        """Return how long busy contexts have made no progress; 0 while idle."""
+        ...
+
+    @property
+    def waiting_tokens(self) -> int:
+        """Tokens that wait for their turn."""
         ...
 
 

@@ -30,7 +30,7 @@ from worker.decision.scores import Reading
 from worker.decision.text import Piece
 from worker.engine.llama import Model
 from worker.engine.pool import Pool
-from worker.errors import DeadlinePassed, EngineBusy, EngineFailed, Rejected
+from worker.errors import Backlogged, DeadlinePassed, EngineBusy, EngineFailed, Rejected
 from worker.ports import Branch, Evaluation, Lane, Reply
 
 SHORT = Lengths(40, (3, 9))
@@ -180,6 +180,42 @@ async def test_a_full_door_says_so(model: Model, short: Evaluation, hours: Evalu
         first, second = await asyncio.gather(*waiting)
         assert first.readings == second.readings
         assert first.readings == (await pool.score(short, Lane.BATCH)).readings
+
+
+async def test_an_answer_that_would_come_too_late_is_refused(
+    model: Model, short: Evaluation, hours: Evaluation
+) -> None:
+    """Behind hours of callers' work the deadline cannot be met: said at once, read or not."""
+    with open_pool(model) as pool:
+        await pool.score(short, Lane.BATCH)  # measured now
+        await until_busy(pool, 0)
+        running = started(pool.score(hours, Lane.INTERACTIVE))
+        await until_busy(pool)
+        soon = now() + 1e-3
+        with pytest.raises(Backlogged) as unread:
+            pool.check_room(Lane.INTERACTIVE, soon)
+        with pytest.raises(Backlogged):
+            await pool.score(short, Lane.INTERACTIVE, soon)
+        assert unread.value.seconds >= 1
+        pool.check_room(Lane.INTERACTIVE)
+        await given_up(running)
+        await until_busy(pool, 0)
+        pool.check_room(Lane.INTERACTIVE, soon)  # nothing goes before: only trying can tell
+
+
+async def test_callers_need_not_wait_for_a_document(
+    model: Model, short: Evaluation, hours: Evaluation
+) -> None:
+    """Batch work counts for a caller with one chunk, since it is set aside."""
+    with open_pool(model) as pool:
+        await pool.score(short, Lane.BATCH)
+        await until_busy(pool, 0)
+        running = started(pool.score(hours, Lane.BATCH))
+        await until_busy(pool)
+        pool.check_room(Lane.INTERACTIVE, now() + 60)
+        with pytest.raises(Backlogged):
+            pool.check_room(Lane.BATCH, now() + 1e-3)
+        await given_up(running)
 
 
 async def test_large_work_finds_an_empty_door_open(model: Model, short: Evaluation) -> None:

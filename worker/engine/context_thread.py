@@ -94,7 +94,6 @@ class ContextThread(threading.Thread):
     def _serve(self, work: Work) -> None:
         self._work, self._calls, self._restored = work, 0, None
         work.begin()
-        begun_at, done_before = time.monotonic(), work.progress.evaluated_tokens
         try:
             reply = work.reply(self._read(work))
             metrics.ENGINE_SECONDS.labels("waiting").observe(reply.waiting_seconds)
@@ -114,8 +113,7 @@ class ContextThread(threading.Thread):
             self._pool.fail(failure)
             work.resolve(failure)
         self._work = None
-        tokens = work.progress.evaluated_tokens - done_before
-        self._pool.finish(work, tokens, time.monotonic() - begun_at)
+        self._pool.finish(work)
 
     def _should_abort(self) -> bool:
         work = self._work

@@ -44,12 +44,25 @@ class Door(Generic[Item]):
         Raises:
             EngineBusy: too many tokens wait already.
         """
+        self.check(tokens, tokens_per_second=tokens_per_second)
+        self._lanes[lane].append((item, tokens))
+        self.waiting_tokens += tokens
+
+    def check(self, tokens: int, *, tokens_per_second: float = 1000.0) -> None:
+        """Refuse what :meth:`put` would refuse.
+
+        Raises:
+            EngineBusy: too many tokens wait already.
+        """
         excess = self.waiting_tokens + tokens - self._limit
         if self.waiting_tokens and excess > 0:
             seconds = max(1.0, min(excess, self.waiting_tokens) / tokens_per_second)
             raise EngineBusy(self.waiting_tokens, self._limit, seconds)
-        self._lanes[lane].append((item, tokens))
-        self.waiting_tokens += tokens
+
+    def tokens_ahead(self, lane: Lane) -> int:
+        """Return the tokens that wait before new work of *lane*."""
+        lanes = (Lane.INTERACTIVE,) if lane is Lane.INTERACTIVE else tuple(Lane)
+        return sum(tokens for other in lanes for _, tokens in self._lanes[other])
 
     def put_back(self, item: Item, lane: Lane, tokens: int) -> None:
         """Put work that was begun in front of its lane; it was let in before."""

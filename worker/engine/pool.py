@@ -2,20 +2,21 @@
 
 import asyncio
 import threading
+import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 
 from worker import metrics
 from worker.engine.context_thread import ContextThread
 from worker.engine.door import Door
+from worker.engine.forecast import Throughput
 from worker.engine.llama import Model
 from worker.engine.options import ModelOptions
-from worker.engine.plan import Plan, plan
+from worker.engine.plan import CHUNK_TOKENS, Plan, plan
 from worker.engine.spill import Spill
 from worker.engine.trunks import Found, State, Trunks
 from worker.engine.work import Work
-from worker.errors import CannotRun, DeadlinePassed, EngineFailed, Rejected
+from worker.errors import Backlogged, CannotRun, DeadlinePassed, EngineFailed, Rejected
 from worker.ports import Evaluation, Lane, Reply
 
 MAX_CHARACTERS = 1 << 20
@@ -23,18 +24,6 @@ STACK_BYTES_PER_CHARACTER = 512  # measured: 260
 _stack_size_lock = threading.Lock()
 
 _Prepared = tuple[Plan, list[list[int]], list[tuple[int, ...]]]
-
-
-@dataclass(slots=True)
-class Speed:
-    """How fast one context has been of late: a mean in which the newest turn counts a quarter."""
-
-    tokens_per_second: float = 200.0
-
-    def note(self, tokens: int, seconds: float) -> None:
-        """Take one turn into account."""
-        if tokens and seconds > 0:
-            self.tokens_per_second += (tokens / seconds - self.tokens_per_second) / 4
 
 
 class Pool:
@@ -66,8 +55,8 @@ class Pool:
         self._trunks = Trunks(max_parked_bytes, divisible=model.is_divisible)
         self._parks = max_parked_bytes > 0
         self._spill = spill if self._parks else None
-        self._running: dict[Work, None] = {}
-        self._speed = Speed()
+        self._running: dict[Work, int] = {}  # with the tokens that were evaluated before this turn
+        self._throughput = Throughput()
         # Our own, so that closing can wait for it: it uses the model.
         self._tokenising = _deep_executor()
         self._closing = False
@@ -115,6 +104,18 @@ class Pool:
         """Return the longest time that a busy context has been inside one call."""
         return max(thread.stalled_seconds() for thread in self._threads)
 
+    @property
+    def waiting_tokens(self) -> int:
+        """Tokens that wait for a context."""
+        return self._door.waiting_tokens
+
+    def check_room(self, lane: Lane, deadline: float | None = None) -> None:
+        """Refuse work that could not begin in time; see :class:`worker.ports.Engine`."""
+        with self._changed:
+            self._check_open()
+            self._door.check(1, tokens_per_second=self._throughput.tokens_per_second)
+            self._refuse_late(lane, 0, deadline)
+
     async def score(
         self, evaluation: Evaluation, lane: Lane, deadline: float | None = None
     ) -> Reply:
@@ -126,7 +127,8 @@ class Pool:
         work = Work(*prepared, lane, deadline, loop.create_future(), loop)
         with self._changed:
             self._check_open()
-            speed = self._speed.tokens_per_second * len(self._threads)
+            self._refuse_late(lane, work.left_tokens, deadline)
+            speed = self._throughput.tokens_per_second
             self._door.put(work, lane, work.left_tokens, tokens_per_second=speed)
             self._show_waiting()
             self._changed.notify_all()
@@ -148,23 +150,24 @@ class Pool:
             while not self._closing:
                 work = self._door.take(self._is_ready)
                 if work is not None:
-                    self._running[work] = None
+                    if not self._running:
+                        self._throughput.resume(time.monotonic())
+                    self._running[work] = work.progress.evaluated_tokens
                     self._show_waiting()
                     return work
                 self._changed.wait()
             return None
 
-    def finish(self, work: Work, tokens: int, seconds: float) -> None:
-        """Say that work is done, one way or another, and what the last turn took."""
+    def finish(self, work: Work) -> None:
+        """Say that work is done, one way or another."""
         with self._changed:
-            del self._running[work]
-            self._speed.note(tokens, seconds)
+            self._end_turn(work)
             self._changed.notify_all()
 
     def set_aside(self, work: Work) -> None:
         """Put paused work back, in front of its lane."""
         with self._changed:
-            del self._running[work]
+            self._end_turn(work)
             if not (self._closing or self._failure):
                 self._door.put_back(work, work.lane, work.left_tokens)
                 self._changed.notify_all()
@@ -227,6 +230,30 @@ class Pool:
     def _check_open(self) -> None:
         if self._failure or self._closing:
             raise EngineFailed(str(self._failure or "the engine is closed"))
+
+    def _refuse_late(self, lane: Lane, tokens: int, deadline: float | None) -> None:
+        """Refuse work whose answer would come after *deadline*, as far as can be told.
+
+        Raises:
+            Backlogged: with the numbers. Work that can begin at once is always let in.
+        """
+        begins_at_once = len(self._running) < len(self._threads) and not len(self._door)
+        if deadline is None or begins_at_once or not self._throughput.is_measured:
+            return
+        ahead = self._door.tokens_ahead(lane) + sum(
+            work.left_tokens
+            if lane is Lane.BATCH or work.lane is Lane.INTERACTIVE
+            else min(work.left_tokens, CHUNK_TOKENS)  # it is set aside at its next border
+            for work in self._running
+        )
+        needed_seconds = self._throughput.seconds(ahead, tokens, len(self._threads))
+        left_seconds = deadline - time.monotonic()
+        if needed_seconds > left_seconds:
+            raise Backlogged(ahead, needed_seconds, left_seconds)
+
+    def _end_turn(self, work: Work) -> None:
+        tokens = work.progress.evaluated_tokens - self._running.pop(work)
+        self._throughput.note(tokens, time.monotonic())
 
     def _give_up(self, work: Work) -> None:
         """Make *work* end at once, wherever it is."""

@@ -204,3 +204,24 @@ def test_the_count_is_what_waits(script: list[tuple[str, Lane, int]]) -> None:
             del waiting[item]
         assert sum(waiting.values()) == door.waiting_tokens
         assert len(waiting) == len(door)
+
+
+@pytest.mark.parametrize(("lane", "ahead"), [(INTERACTIVE, 5), (BATCH, 15)])
+def test_what_goes_before(lane: Lane, ahead: int) -> None:
+    """Before a caller go other callers; before a ticket of the queue goes everything."""
+    door = open_door()
+    put(door, "caller", INTERACTIVE, 5)
+    put(door, "batch", BATCH, 10)
+
+    assert ahead == door.tokens_ahead(lane)
+
+
+def test_a_full_door_can_be_asked() -> None:
+    """Asking refuses what entering would refuse, and lets nothing in."""
+    door = open_door(limit=10)
+    door.check(100)
+    put(door, "first", BATCH, 10)
+    with pytest.raises(EngineBusy) as caught:
+        door.check(1)
+
+    assert (10, 10, 1) == (caught.value.waiting_tokens, caught.value.limit_tokens, len(door))
