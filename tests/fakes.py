@@ -12,8 +12,9 @@ from typing import Any
 from worker.decision.attributes import Attribute
 from worker.decision.scores import Reading
 from worker.decision.text import PromptText
-from worker.errors import AwsUnavailable
-from worker.ports import Branch, Delivery, Evaluation, Lane, Reply
+from worker.errors import AwsUnavailable, Rejected
+from worker.ports import Branch, Delivery, Document, Evaluation, Lane, Reply
+from worker.queue.contents import too_large
 
 AT_ONCE = 10
 """The most messages of one call to SQS."""
@@ -224,6 +225,31 @@ class FakePublisher:
         self.published.append(
             Published(json.loads(message), dict(attributes), outcome_id, group_id)
         )
+
+
+@dataclass
+class FakeDocuments:
+    """Buckets that keep what is written."""
+
+    journal: Journal = field(default_factory=Journal)
+    faults: Faults = field(default_factory=Faults)
+    objects: dict[tuple[str, str], tuple[bytes, str]] = field(default_factory=dict)
+
+    async def read(self, bucket: str, key: str, *, max_bytes: int, where: str) -> Document:
+        self.journal.add("read", bucket, key)
+        await self.faults.meet("read")
+        if (bucket, key) not in self.objects:
+            raise Rejected("document_gone", "S3 has no such object", where)
+        content, content_type = self.objects[bucket, key]
+        if len(content) > max_bytes:
+            raise too_large(max_bytes, where)
+        is_json = content_type.startswith("application/json") or content_type.endswith("+json")
+        return Document(content, is_json or key.endswith((".json", ".json.gz")))
+
+    async def write(self, bucket: str, key: str, content: bytes, content_type: str) -> None:
+        self.journal.add("write", bucket, key)
+        await self.faults.meet("write")
+        self.objects[bucket, key] = (content, content_type)
 
 
 @dataclass

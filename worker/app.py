@@ -13,6 +13,9 @@ from worker.queue.aws import Connection
 from worker.queue.consumer import Consumer
 from worker.queue.handler import Handler
 from worker.queue.lease import Leases
+from worker.queue.locations import AllowList, Prefix
+from worker.queue.opening import Bookcase, Opener
+from worker.queue.s3 import open_documents
 from worker.queue.sns import SnsPublisher, open_publisher
 from worker.queue.sqs import SqsInbox, open_inbox
 from worker.settings import Settings
@@ -45,8 +48,10 @@ async def run_faces(settings: Settings, lifecycle: Lifecycle, aws: Connection | 
             await sidecar.listen(settings.host, settings.port)
             stack.push_async_callback(sidecar.close)
         queue: tuple[SqsInbox, SnsPublisher] | None = None
+        opener = Opener(settings.max_body_bytes)
         if aws is not None:  # before the model: what is wrong with it shows in a second
             queue = await open_queue(stack, settings, aws)
+            opener = await open_opener(stack, settings, aws)
         brain = await _open_unless_stopped(stack, settings, lifecycle)
         if brain is None:
             return
@@ -55,7 +60,7 @@ async def run_faces(settings: Settings, lifecycle: Lifecycle, aws: Connection | 
         lifecycle.ready()
         if queue is not None:
             _log.info("receiving", queue_url=settings.queue_url, topic_arn=settings.topic_arn)
-            await _consumer(settings, lifecycle, brain.evaluator, *queue).run()
+            await _consumer(settings, lifecycle, brain.evaluator, opener, *queue).run()
         await lifecycle.stopping.wait()
         if sidecar is not None:
             left_seconds = settings.drain_seconds - lifecycle.draining_seconds()
@@ -114,10 +119,27 @@ async def open_queue(
     return inbox, publisher
 
 
+async def open_opener(stack: AsyncExitStack, settings: Settings, aws: Connection) -> Opener:
+    """Open S3 on *stack* when a bucket is allowed; else no client for it is made.
+
+    Raises:
+        AwsUnusable: no client can be made.
+    """
+    if not settings.allow_bucket:
+        return Opener(settings.max_body_bytes)
+    documents = await stack.enter_async_context(
+        open_documents(aws, connections=settings.max_in_hand)
+    )
+    allowed = AllowList(tuple(map(Prefix.parse, settings.allow_bucket)))
+    bookcase = Bookcase(documents, allowed, settings.max_document_bytes)
+    return Opener(settings.max_body_bytes, bookcase)
+
+
 def _consumer(
     settings: Settings,
     lifecycle: Lifecycle,
     evaluator: Evaluator,
+    opener: Opener,
     inbox: SqsInbox,
     publisher: SnsPublisher,
 ) -> Consumer:
@@ -135,7 +157,7 @@ def _consumer(
         has_dead_letter_queue=inbox.facts.dead_letter_url is not None,
         on_reject=settings.on_reject,
         max_backoff_seconds=settings.max_backoff_seconds,
-        max_body_bytes=settings.max_body_bytes,
+        opener=opener,
     )
     return Consumer(
         inbox=inbox,

@@ -29,6 +29,11 @@ QUEUE_WAIT_SECONDS = Histogram(
 TICKET_SECONDS = Histogram(
     "decision_ticket_seconds", "From receive to delete, by face", ["face"], buckets=_SECONDS
 )
+DOCUMENTS = Counter(
+    "decision_documents_total",
+    "Objects in S3, by result: read, written, gone, refused, too_large, denied or unavailable",
+    ["result"],
+)
 DECISIONS = Counter(
     "decision_decisions_total",
     "Questions answered, by type and disposition",

@@ -1,4 +1,4 @@
-"""What the story needs from the outside: the engine, the inbox, the publisher."""
+"""What the story needs from the outside: the engine, the inbox, the publisher, documents."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -175,5 +175,45 @@ class Publisher(Protocol):
         Raises:
             AwsUnavailable: the call failed and may work later.
             Rejected: the outcome is larger than the topic takes.
+        """
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Document:
+    """One object as it lies in S3.
+
+    Attributes:
+        content: its bytes, gzip'd or not.
+        is_json: whether its content type or its name says that it is JSON.
+    """
+
+    content: bytes = field(repr=False)
+    is_json: bool = False
+
+
+class Documents(Protocol):
+    """Objects in S3."""
+
+    async def read(self, bucket: str, key: str, *, max_bytes: int, where: str) -> Document:
+        """Read one object.
+
+        Args:
+            bucket: the bucket's name.
+            key: the object's key.
+            max_bytes: the most to accept; a larger one is refused before it is downloaded.
+            where: the ticket's field that names it, for the rejection.
+
+        Raises:
+            Rejected: there is no such object, or it is too large.
+            AwsUnavailable: it cannot be read now: not allowed, throttled, not reachable.
+        """
+        ...
+
+    async def write(self, bucket: str, key: str, content: bytes, content_type: str) -> None:
+        """Write one object, over one that is there already.
+
+        Raises:
+            AwsUnavailable: it cannot be written now.
         """
         ...

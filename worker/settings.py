@@ -2,12 +2,20 @@
 
 import difflib
 import os
+import re
 import tempfile
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import AfterValidator, Field, ValidationError, model_validator
-from pydantic_settings import BaseSettings, SettingsConfigDict
+from pydantic import (
+    AfterValidator,
+    BeforeValidator,
+    Field,
+    ValidationError,
+    field_validator,
+    model_validator,
+)
+from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
 from worker.errors import UsageError
 
@@ -15,6 +23,7 @@ PREFIX = "WORKER_"
 HEARTBEATS_PER_VISIBILITY = 3
 # Between the last poll's return and the kill: closing clients, flushing logs.
 _STOP_MARGIN_SECONDS = 2
+_BUCKET = re.compile(r"s3://[a-z0-9][a-z0-9.-]{1,61}[a-z0-9](/.*)?")
 
 
 def _at_home(path: Path) -> Path:
@@ -29,6 +38,11 @@ def _default_cache_dir() -> Path:
         return Path.home() / ".cache" / "decision-worker"
     except RuntimeError:  # as in containers that run under any user id
         return Path(tempfile.gettempdir()) / "decision-worker"
+
+
+def _words(value: Any) -> Any:
+    # An environment variable holds several values between spaces or commas.
+    return tuple(value.replace(",", " ").split()) if isinstance(value, str) else value
 
 
 _Folder = Annotated[Path, AfterValidator(_at_home)]
@@ -107,6 +121,13 @@ class Settings(BaseSettings):
         900, "Queue", "longest delay before a released delivery returns", ge=1, le=43_200
     )
 
+    allow_bucket: Annotated[tuple[str, ...], NoDecode, BeforeValidator(_words)] = _setting(
+        (), "Queue", "where S3 documents may be read: s3://bucket/prefix; may be repeated"
+    )
+    max_document_bytes: int = _setting(
+        8 * 2**20, "Queue", "largest S3 document, also once unpacked", ge=1024
+    )
+
     host: str = _setting("127.0.0.1", "Sidecar", "address to listen on", min_length=1)
     port: int | None = _setting(None, "Sidecar", "port to listen on", ge=0, le=65_535)
     request_seconds: float = _setting(
@@ -134,6 +155,13 @@ class Settings(BaseSettings):
     log_format: Literal["auto", "json", "console"] = _setting(
         "auto", "Process", "auto: console on a terminal, else JSON"
     )
+
+    @field_validator("allow_bucket")
+    @classmethod
+    def _in_s3(cls, value: tuple[str, ...]) -> tuple[str, ...]:
+        if not all(map(_BUCKET.fullmatch, value)):
+            raise ValueError("must be s3://bucket or s3://bucket/prefix")
+        return value
 
     @model_validator(mode="after")
     def _fit_together(self) -> Self:

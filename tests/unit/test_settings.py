@@ -193,3 +193,19 @@ def test_every_setting_is_described() -> None:
         assert field.description
         assert isinstance(field.json_schema_extra, dict)
         assert field.json_schema_extra["group"]
+
+
+def test_buckets_are_a_list(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Several values: a flag is repeated, a variable separates them by spaces or commas."""
+    monkeypatch.setenv("WORKER_ALLOW_BUCKET", "s3://one, s3://two/a")
+
+    assert ("s3://one", "s3://two/a") == load_settings({}).allow_bucket
+    assert ("s3://bkt/p q",) == load_settings({"allow_bucket": ("s3://bkt/p q",)}).allow_bucket
+
+
+@pytest.mark.parametrize("place", ["bucket", "s3://", "s3://B", "s3://b/", "https://s3/b"])
+def test_a_bucket_is_named_by_its_uri(place: str) -> None:
+    """A slip shows at start, not with the first ticket."""
+    assert "settings: --allow-bucket: value error, must be s3://bucket or s3://bucket/prefix" == (
+        refusal(allow_bucket=(place,))
+    )

@@ -54,9 +54,11 @@ class _SettingOption(click.Option):
         kind = _kind(field.annotation)
         flag = name.replace("_", "-")
         is_switch = kind is bool
+        is_list = typing.get_origin(kind) is tuple
         super().__init__(
             [f"--{flag}/--no-{flag}" if is_switch else f"--{flag}", name],
             default=None,
+            multiple=is_list,
             type=bool if is_switch else str,
             metavar=None if is_switch else _metavar(kind),
             help=_help(field.description or "", field.default),
@@ -74,7 +76,9 @@ def read_settings(flags: dict[str, Any], *, usual_log_level: str | None = None) 
     Raises:
         UsageError: everything that is wrong, in one line.
     """
-    settings = load_settings({name: value for name, value in flags.items() if value is not None})
+    settings = load_settings(
+        {name: value for name, value in flags.items() if value not in (None, ())}
+    )
     is_set = "log_level" in settings.model_fields_set
     level = settings.log_level if is_set or usual_log_level is None else usual_log_level
     configure_log(level, settings.log_format)
@@ -102,6 +106,6 @@ def _metavar(kind: Any) -> str:
 
 def _help(description: str, default: Any) -> str:
     # A default that is computed is told by the description.
-    if default in (None, PydanticUndefined) or isinstance(default, bool):
+    if default in (None, PydanticUndefined, ()) or isinstance(default, bool):
         return description
     return f"{description} [{default}]"

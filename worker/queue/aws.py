@@ -19,6 +19,7 @@ from botocore.exceptions import (
 from worker.errors import AwsUnavailable, AwsUnusable
 
 if TYPE_CHECKING:
+    from types_aiobotocore_s3.client import S3Client
     from types_aiobotocore_sns.client import SNSClient
     from types_aiobotocore_sqs.client import SQSClient
 
@@ -69,6 +70,10 @@ class Connection:
     def sns(self, config: AioConfig) -> "AbstractAsyncContextManager[SNSClient]":
         """Return a client for SNS, to be entered."""
         return self.session.client("sns", endpoint_url=self.endpoint_url, config=config)
+
+    def s3(self, config: AioConfig) -> "AbstractAsyncContextManager[S3Client]":
+        """Return a client for S3, to be entered."""
+        return self.session.client("s3", endpoint_url=self.endpoint_url, config=config)
 
 
 def poll_config(wait_seconds: int) -> AioConfig:

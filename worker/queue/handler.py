@@ -5,7 +5,6 @@ import random
 import time
 from contextlib import suppress
 from dataclasses import dataclass
-from functools import partial
 from typing import Literal
 
 import structlog
@@ -13,7 +12,7 @@ import structlog
 from worker import metrics
 from worker.decision.attributes import outcome_attributes
 from worker.decision.outcome import Outcome
-from worker.decision.ticket import LARGE_BODY, Ticket, parse_ticket
+from worker.decision.ticket import Ticket
 from worker.errors import (
     AwsUnavailable,
     AwsUnusable,
@@ -26,6 +25,7 @@ from worker.evaluator import Evaluator
 from worker.lifecycle import Lifecycle
 from worker.ports import Delivery, Inbox, Lane, Publisher
 from worker.queue.lease import Leases
+from worker.queue.opening import Opener
 
 _log = structlog.get_logger()
 
@@ -40,7 +40,7 @@ class Handler:
         has_dead_letter_queue: whether rejected deliveries are copied to one.
         on_reject: what becomes of a rejected delivery when there is none.
         max_backoff_seconds: the longest delay before a released delivery returns.
-        max_body_bytes: the largest ticket to accept.
+        opener: turns a delivery into its ticket.
     """
 
     inbox: Inbox
@@ -51,7 +51,7 @@ class Handler:
     has_dead_letter_queue: bool
     on_reject: Literal["keep", "publish"]
     max_backoff_seconds: int
-    max_body_bytes: int
+    opener: Opener
 
     async def carry(self, delivery: Delivery) -> None:
         """Carry *delivery* to its end; raises nothing but cancellation."""
@@ -101,7 +101,8 @@ class Handler:
     async def _settle(self, delivery: Delivery) -> str:
         ticket: Ticket | None = None
         try:
-            ticket = await self._parse(delivery)
+            ticket = await self.opener.ticket(delivery)
+            ticket = await self.opener.with_state(ticket)
             outcome = await self.evaluator.evaluate(ticket, Lane.BATCH)
             await self._publish(outcome, delivery)
         except Rejected as fault:
@@ -110,18 +111,6 @@ class Handler:
             metrics.DECISIONS.labels(answer.type, answer.verdict.disposition).inc()
         await self.inbox.delete(delivery)
         return "decided"
-
-    async def _parse(self, delivery: Delivery) -> Ticket:
-        parse = partial(
-            parse_ticket,
-            delivery.body,
-            default_id=delivery.message_id,
-            max_bytes=self.max_body_bytes,
-        )
-        # A large body takes a while: not on the loop. One that is too large is refused at once.
-        if LARGE_BODY < len(delivery.body) <= self.max_body_bytes:
-            return await asyncio.to_thread(parse)
-        return parse()
 
     async def _reject(self, delivery: Delivery, ticket: Ticket | None, fault: Rejected) -> str:
         _log.warning(

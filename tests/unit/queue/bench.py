@@ -17,6 +17,7 @@ from worker.ports import Delivery
 from worker.queue.consumer import Consumer
 from worker.queue.handler import Handler
 from worker.queue.lease import Leases
+from worker.queue.opening import Opener
 
 VISIBILITY_SECONDS = 30
 HEARTBEAT_SECONDS = 10.0
@@ -68,6 +69,7 @@ def make_bench(
     max_backoff_seconds: int = 900,
     max_body_bytes: int = 100_000,
     wait_seconds: float = 5,
+    opener: Opener | None = None,
 ) -> Bench:
     journal = Journal()
     inbox = FakeInbox(journal, visibility_seconds=VISIBILITY_SECONDS, wait_seconds=wait_seconds)
@@ -85,7 +87,7 @@ def make_bench(
         has_dead_letter_queue=has_dead_letter_queue,
         on_reject=on_reject,
         max_backoff_seconds=max_backoff_seconds,
-        max_body_bytes=max_body_bytes,
+        opener=opener or Opener(max_body_bytes),
     )
     return Bench(journal, inbox, publisher, engine, leases, lifecycle, handler)
 
