@@ -6,7 +6,8 @@ from importlib import resources
 from typing import Any
 
 from worker.decision.answer import Answer, make_answer
-from worker.decision.labels import Label
+from worker.decision.direct import DirectWording
+from worker.decision.labels import Label, LabelPool
 from worker.decision.outcome import (
     SCHEMA,
     ModelProvenance,
@@ -92,6 +93,11 @@ def make_prompt(frame: Frame | None = None) -> PromptTemplate:
     """Return the worker's own prompt."""
     file = resources.files("worker.decision") / "prompts" / "direct-v1.jinja"
     return PromptTemplate("direct", "1", file.read_text("utf-8"), frame or Frame())
+
+
+def make_wording(labels: int = 5) -> DirectWording:
+    """Return the worker's own wording, with as many labels."""
+    return DirectWording(make_prompt(), LabelPool(make_labels(labels)))
 
 
 def make_provenance(

@@ -11,7 +11,7 @@ from typing import Final
 
 from gguf import GGMLQuantizationType
 
-from tests.tiny_gguf import Kind, TokenizerName, write_tiny_gguf
+from tests.tiny_gguf import Kind, MetadataValue, TokenizerName, write_tiny_gguf
 from worker.engine.llama import Model
 from worker.engine.options import FlashAttention, KvType, ModelOptions
 from worker.local.sample_model import assemble_sample_model
@@ -43,6 +43,7 @@ class Tiny:
     weights: GGMLQuantizationType = F32
     tokenizer: TokenizerName = "spm"
     chat_template: str | None = None
+    metadata: tuple[tuple[str, MetadataValue], ...] = ()
 
     def __str__(self) -> str:
         return f"{self.kind.value}-{self.weights.name.lower()}"
@@ -76,6 +77,7 @@ class TinyModels:
                 weight_type=tiny.weights,
                 tokenizer=tiny.tokenizer,
                 chat_template=tiny.chat_template,
+                metadata=dict(tiny.metadata),
             )
         return self._paths[tiny]
 

@@ -12,7 +12,9 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import structlog
 
 from worker import __version__, metrics
+from worker.decision.direct import DirectWording
 from worker.decision.labels import prove_labels
+from worker.decision.native.wording import open_wording as native_wording
 from worker.decision.outcome import (
     ModelProvenance,
     PromptProvenance,
@@ -21,6 +23,7 @@ from worker.decision.outcome import (
     canonical_sha256,
 )
 from worker.decision.prompt import Frame, PromptTemplate, chat_frame
+from worker.decision.wording import Wording
 from worker.engine.cores import usable_cores
 from worker.engine.fingerprint import ModelFile, fingerprint_model, hardware
 from worker.engine.memory import available_bytes
@@ -29,7 +32,7 @@ from worker.engine.options import FlashAttention, KvType, ModelOptions
 from worker.engine.proof import prove_build
 from worker.engine.sizing import Machine, ModelFacts, Size, choose_size
 from worker.engine.spill import Spill
-from worker.errors import CannotRun, UsageError
+from worker.errors import UsageError
 from worker.evaluator import Evaluator
 from worker.settings import Settings
 
@@ -76,11 +79,9 @@ async def open_brain(settings: Settings) -> AsyncIterator[Brain]:
 
     model = await _in_thread(Model.load, path, model_options(settings))
     with model:
-        check_kind(model)
         size = _size(model, file, settings, free_bytes)
-        prompt = _prompt(model, settings)
-        labels = prove_labels(model, prompt.cue(), chat=prompt.frame.chat)
-        provenance = _provenance(model, file, prompt, settings)
+        wording = open_wording(model, settings)
+        provenance = _provenance(model, file, wording, settings)
         pool = Pool(
             model,
             size.options,
@@ -92,8 +93,8 @@ async def open_brain(settings: Settings) -> AsyncIterator[Brain]:
         try:
             await _in_thread(lambda _: pool.start())
             metrics.ENGINE_STALLED.set_function(pool.stalled_seconds)
-            _announce(provenance, size, len(labels))
-            yield Brain(Evaluator(pool, prompt, labels, provenance), size)
+            _announce(provenance, size, wording.labels)
+            yield Brain(Evaluator(pool, wording, provenance), size)
         finally:
             await _in_thread(lambda _: pool.close())
 
@@ -125,20 +126,6 @@ def check_model(settings: Settings) -> Path:
     # Weights that go to a GPU are its memory's business.
     check_files(settings.model, None if settings.gpu_layers else available_bytes())
     return settings.model
-
-
-def check_kind(model: "Model") -> None:
-    """Refuse a model that our own prompt would read wrongly.
-
-    Raises:
-        CannotRun: it has a decision type of its own.
-    """
-    kind = model.metadata.get(f"{model.architecture}.decision.type")
-    if kind is not None:
-        raise CannotRun(
-            f"this is a decision model of type {kind}, which has a prompt and a readout of its own;"
-            " serve it through llama-server's /v1/systemone"
-        )
 
 
 def model_options(settings: Settings) -> ModelOptions:
@@ -173,16 +160,24 @@ def _size(model: "Model", file: ModelFile, settings: Settings, free_bytes: int) 
     return choose_size(model_options(settings), settings.contexts, facts, machine)
 
 
-def _prompt(model: "Model", settings: Settings) -> PromptTemplate:
+def open_wording(model: "Model", settings: Settings) -> Wording:
+    """Return the way to put tickets to a model: its own, or the worker's.
+
+    Raises:
+        CannotRun: the model cannot be asked, or not that way.
+    """
+    if model.decision_type is not None:
+        return native_wording(model.architecture, model.metadata, model, model.tokenizer.control)
     frame = Frame()
     template = model.chat_template
     if template and settings.chat_template == "auto":
         frame = chat_frame(template, bos=model.bos_text(), eos=model.eos_text())
-    return PromptTemplate(PROMPT_NAME, PROMPT_VERSION, bundled_prompt(), frame)
+    prompt = PromptTemplate(PROMPT_NAME, PROMPT_VERSION, bundled_prompt(), frame)
+    return DirectWording(prompt, prove_labels(model, prompt.cue(), chat=frame.chat))
 
 
 def _provenance(
-    model: "Model", file: ModelFile, prompt: PromptTemplate, settings: Settings
+    model: "Model", file: ModelFile, wording: Wording, settings: Settings
 ) -> Provenance:
     from worker.engine.llama import describe_build  # see open_brain
 
@@ -206,7 +201,7 @@ def _provenance(
             batching="exact",
         ),
         hardware=hardware(),
-        prompt=PromptProvenance(name=prompt.name, version=prompt.version, sha256=prompt.sha256),
+        prompt=PromptProvenance(name=wording.name, version=wording.version, sha256=wording.sha256),
     )
 
 

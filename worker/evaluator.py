@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from worker.decision.answer import make_answer
-from worker.decision.labels import LabelPool
+from worker.decision.asked import Worded
 from worker.decision.outcome import (
     SCHEMA,
     Outcome,
@@ -15,10 +15,11 @@ from worker.decision.outcome import (
     rejection,
 )
 from worker.decision.policy import NO_POLICY, most_cautious
-from worker.decision.prompt import PromptTemplate, shown
+from worker.decision.prompt import shown
 from worker.decision.question import Question, Text
-from worker.decision.scores import score_reading
+from worker.decision.scores import Reading, Scores, score_views
 from worker.decision.ticket import Ticket
+from worker.decision.wording import Wording
 from worker.errors import Rejected
 from worker.ports import Branch, Engine, Evaluation, Lane, Reply
 
@@ -32,15 +33,15 @@ class Evaluator:
 
     Attributes:
         engine: where prompts are evaluated.
-        prompt: how questions are worded.
-        labels: the tokens options are read at.
+        wording: how questions are put to the model.
         provenance: of this process; each outcome carries it.
+        orders: in how many orders options are shown; None: as the wording does itself.
     """
 
     engine: Engine
-    prompt: PromptTemplate
-    labels: LabelPool
+    wording: Wording
     provenance: Provenance
+    orders: int | None = None
 
     async def evaluate(self, ticket: Ticket, lane: Lane, deadline: float | None = None) -> Outcome:
         """Answer all questions of a ticket.
@@ -52,8 +53,9 @@ class Evaluator:
         """
         self._accept_model(ticket.model)
         state, questions = _inline(ticket)
-        reply = await self.engine.score(self._evaluation(state, questions), lane, deadline)
-        return self._outcome(ticket, state, questions, reply)
+        worded = self._word(state, questions)
+        reply = await self.engine.score(_evaluation(worded), lane, deadline)
+        return self._outcome(ticket, state, questions, worded, reply)
 
     def reject(
         self, fault: Rejected, *, ticket_id: str, body: str, ticket: Ticket | None = None
@@ -68,31 +70,30 @@ class Evaluator:
         if asked is not None and asked != name and not asked.startswith("jev-"):
             raise Rejected("unknown_model", f"this worker answers as {name} or jev-*", "model")
 
-    def _evaluation(self, state: Text, questions: dict[str, Question]) -> Evaluation:
-        text = shown(state)
-        if len(text) * len(questions) > MAX_PROMPT_CHARACTERS:
+    def _word(self, state: Text, questions: dict[str, Question]) -> Worded:
+        characters = len(shown(state))
+        prompts = len(questions) * (self.orders or 1)
+        if characters * prompts > MAX_PROMPT_CHARACTERS:
             raise Rejected(
                 "too_large",
-                f"{len(questions)} questions about {len(text)} characters of state are more than"
-                f" {MAX_PROMPT_CHARACTERS} characters of prompts",
+                f"{prompts} prompts about {characters} characters of state are more than"
+                f" {MAX_PROMPT_CHARACTERS} characters",
                 "questions",
             )
-        branches = []
-        for key, question in questions.items():
-            try:
-                labels = self.labels.take(len(question.options()))
-            except Rejected as fault:
-                raise Rejected(fault.code, fault.message, f"questions.{key}.criteria") from None
-            prompt = self.prompt.render(text, question, labels)
-            branches.append(Branch(prompt, tuple(label.token for label in labels)))
-        return Evaluation(self.prompt.probes(text), tuple(branches))
+        return self.wording.word(state, questions, self.orders)
 
     def _outcome(
-        self, ticket: Ticket, state: Text, questions: dict[str, Question], reply: Reply
+        self,
+        ticket: Ticket,
+        state: Text,
+        questions: dict[str, Question],
+        worded: Worded,
+        reply: Reply,
     ) -> Outcome:
+        scores = _scores(worded, reply.readings)
         answers = {
-            key: make_answer(question, score_reading(reading), NO_POLICY)
-            for (key, question), reading in zip(questions.items(), reply.readings, strict=True)
+            key: make_answer(question, score, NO_POLICY)
+            for (key, question), score in zip(questions.items(), scores, strict=True)
         }
         questions_hash = questions_sha256(questions)
         provenance = self.provenance.model_copy(update={"questions_sha256": questions_hash})
@@ -120,6 +121,19 @@ class Evaluator:
             ),
             provenance=provenance,
         )
+
+
+def _evaluation(worded: Worded) -> Evaluation:
+    views = [view for asked in worded.questions for view in asked.views]
+    return Evaluation(
+        worded.probes, tuple(Branch(view.prompt, view.label_tokens) for view in views)
+    )
+
+
+def _scores(worded: Worded, readings: tuple[Reading, ...]) -> list[Scores]:
+    """Return the scores of each question from the readings of all their views."""
+    left = iter(readings)
+    return [score_views(asked, [next(left) for _ in asked.views]) for asked in worded.questions]
 
 
 def _inline(ticket: Ticket) -> tuple[Text, dict[str, Question]]:

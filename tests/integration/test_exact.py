@@ -21,15 +21,13 @@ from tests.integration.other_process import readings_of_another_process
 from tests.integration.pools import is_empty, open_pool
 from tests.models import ALL_KINDS, CHATML, Q8_0, QUANTISED_OPTIONS, Tiny, TinyModels
 from tests.tiny_gguf import Kind
-from worker.brain import PROMPT_NAME, PROMPT_VERSION, bundled_prompt
-from worker.decision.labels import prove_labels
+from worker.brain import open_wording
 from worker.decision.outcome import (
     ModelProvenance,
     PromptProvenance,
     Provenance,
     RuntimeProvenance,
 )
-from worker.decision.prompt import Frame, PromptTemplate, chat_frame
 from worker.decision.scores import Reading
 from worker.decision.ticket import Ticket, validate_ticket
 from worker.engine.llama import Aborted, Context, Model
@@ -39,6 +37,7 @@ from worker.errors import DeadlinePassed
 from worker.evaluator import Evaluator
 from worker.local.sample_tickets import sample_desk
 from worker.ports import Evaluation, Lane
+from worker.settings import Settings
 
 SHAPES = ((1, 1), (1, 2), (2, 1))
 """Contexts and threads of each."""
@@ -289,11 +288,7 @@ def test_sample_model_in_a_new_process(sample_model: Model, sample_model_file: P
 
 def make_evaluator(model: Model, pool: Pool) -> Evaluator:
     """Wire a model and a pool as the worker does."""
-    frame = Frame()
-    if model.chat_template:
-        frame = chat_frame(model.chat_template, bos=model.bos_text(), eos=model.eos_text())
-    prompt = PromptTemplate(PROMPT_NAME, PROMPT_VERSION, bundled_prompt(), frame)
-    labels = prove_labels(model, prompt.cue(), chat=frame.chat)
+    wording = open_wording(model, Settings())
     provenance = Provenance(
         model=ModelProvenance(
             name="model",
@@ -313,9 +308,9 @@ def make_evaluator(model: Model, pool: Pool) -> Evaluator:
             batching="exact",
         ),
         hardware="",
-        prompt=PromptProvenance(name=prompt.name, version=prompt.version, sha256=prompt.sha256),
+        prompt=PromptProvenance(name=wording.name, version=wording.version, sha256=wording.sha256),
     )
-    return Evaluator(pool, prompt, labels, provenance)
+    return Evaluator(pool, wording, provenance)
 
 
 def sample_tickets(count: int) -> list[Ticket]:

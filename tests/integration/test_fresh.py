@@ -7,7 +7,8 @@ import pytest
 from tests.integration.evaluations import Lengths, make_evaluation
 from tests.integration.pools import is_empty, open_pool
 from tests.models import FLOAT_KINDS, FLOAT_OPTIONS, Tiny, TinyModels
-from worker.decision.scores import Reading, Scores, score_reading
+from worker.decision.asked import Asked, View
+from worker.decision.scores import Reading, Scores, score_views
 from worker.engine.exact import TRUNK
 from worker.engine.llama import Context, Model
 from worker.ports import Branch, Evaluation, Lane
@@ -40,6 +41,12 @@ def plain_reading(model: Model, branch: Branch) -> Reading:
             call = tokens[start : start + most]
             context.decode(call, position=start, sequence=TRUNK, read=True)
         return context.read(branch.label_tokens)
+
+
+def score_reading(reading: Reading) -> Scores:
+    places = range(len(reading.label_logits))
+    view = View((), tuple((place,) for place in places), tuple(places))
+    return score_views(Asked((view,)), [reading])
 
 
 def difference(one: Scores, other: Scores) -> float:

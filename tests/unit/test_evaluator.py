@@ -5,9 +5,15 @@ from typing import Any
 
 import pytest
 
-from tests.factories import QUESTIONS, make_labels, make_prompt, make_provenance, make_ticket
+from tests.factories import (
+    QUESTIONS,
+    make_labels,
+    make_prompt,
+    make_provenance,
+    make_ticket,
+    make_wording,
+)
 from tests.fakes import FakeEngine
-from worker.decision.labels import LabelPool
 from worker.decision.outcome import questions_sha256
 from worker.decision.scores import Reading
 from worker.errors import EngineBusy, Rejected
@@ -16,9 +22,7 @@ from worker.ports import Lane
 
 
 def make_evaluator(engine: FakeEngine | None = None, labels: int = 3) -> Evaluator:
-    return Evaluator(
-        engine or FakeEngine(), make_prompt(), LabelPool(make_labels(labels)), make_provenance()
-    )
+    return Evaluator(engine or FakeEngine(), make_wording(labels), make_provenance())
 
 
 async def test_every_question_is_answered() -> None:
@@ -54,13 +58,13 @@ async def test_the_engine_is_asked_once() -> None:
     [evaluation] = engine.evaluations
 
     assert [Lane.INTERACTIVE] == engine.lanes
-    assert evaluator.prompt.probes(ticket.state) == evaluation.probes
+    assert make_prompt().probes(ticket.state) == evaluation.probes
     assert [(100, 101), (100, 101, 102), (100, 101)] == [
         branch.label_tokens for branch in evaluation.branches
     ]
     for branch, question in zip(evaluation.branches, ticket.questions.values(), strict=True):
         labels = make_labels(len(question.options()))
-        assert evaluator.prompt.render(ticket.state, question, labels) == branch.prompt
+        assert make_prompt().render(ticket.state, question, labels) == branch.prompt
 
 
 async def test_the_outcome_tells_where_it_came_from() -> None:

@@ -96,7 +96,7 @@ def _describe(brain: Brain, path: str, free: int) -> list[Finding]:
         Finding("context", f"{size.options.context_tokens} tokens"),
         Finding("contexts", f"{size.contexts} × {size.options.threads} threads"),
         Finding("needs", needed),
-        Finding("labels", f"{len(brain.evaluator.labels)} options can be labelled"),
+        Finding("labels", f"{brain.evaluator.wording.labels} options can be labelled"),
         Finding("prompt", f"{provenance.prompt.name}-v{provenance.prompt.version}"),
     ]
 

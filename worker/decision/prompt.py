@@ -10,13 +10,13 @@ import hashlib
 import json
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Any, NoReturn
+from typing import Any
 
 import jinja2
-from jinja2.sandbox import ImmutableSandboxedEnvironment
 
 from worker.decision.labels import Label
 from worker.decision.question import Choice, Noul, Question, Text
+from worker.decision.sandbox import sandbox
 from worker.decision.text import Piece, PromptText
 from worker.errors import CannotRun
 
@@ -62,8 +62,7 @@ def chat_frame(template: str, *, bos: str, eos: str) -> Frame:
     Raises:
         CannotRun: the template cannot be rendered, or alters the content.
     """
-    environment = _environment(jinja2.Undefined)
-    environment.globals["raise_exception"] = _raise_exception
+    environment = sandbox(jinja2.Undefined)
     # Some templates print the date. A prompt must not change at midnight, so the day is fixed.
     environment.globals["strftime_now"] = datetime(2026, 1, 1, tzinfo=UTC).strftime
     environment.filters["tojson"] = _as_json
@@ -106,17 +105,24 @@ class PromptTemplate:
         self.sha256 = hashlib.sha256(
             json.dumps([source, frame.chat, frame.head, frame.tail]).encode()
         ).hexdigest()
-        self._template = _environment(jinja2.StrictUndefined).from_string(source)
+        self._template = sandbox(jinja2.StrictUndefined).from_string(source)
 
-    def render(self, state: str, question: Question, labels: tuple[Label, ...]) -> PromptText:
-        """Return the full prompt of one question, its options carrying *labels* in order.
+    def render(
+        self,
+        state: str,
+        question: Question,
+        labels: tuple[Label, ...],
+        order: tuple[int, ...] | None = None,
+    ) -> PromptText:
+        """Return the full prompt of one question.
 
         Args:
             state: as :func:`shown` returns it.
             question: what to ask.
-            labels: one for each option.
+            labels: one for each option, in the order they are shown.
+            order: the index of the option shown at each place; None: as given.
         """
-        return self._render(state, question, tuple(label.shown for label in labels))
+        return self._render(state, question, tuple(label.shown for label in labels), order)
 
     def probes(self, state: str) -> tuple[PromptText, PromptText]:
         """Return two fixed questions rendered over *state*; they share exactly the trunk."""
@@ -127,7 +133,15 @@ class PromptTemplate:
         """Return a short prompt that ends as every prompt does."""
         return self.probes("")[0]
 
-    def _render(self, state: str, question: Question, labels: tuple[str, ...]) -> PromptText:
+    def _render(
+        self,
+        state: str,
+        question: Question,
+        labels: tuple[str, ...],
+        order: tuple[int, ...] | None = None,
+    ) -> PromptText:
+        given = question.options()
+        options = given if order is None else tuple(given[index] for index in order)
         content = self._template.render(
             state=state,
             type=question.type,
@@ -138,7 +152,7 @@ class PromptTemplate:
                     "key": option.key,
                     "description": shown(option.description or ""),
                 }
-                for label, option in zip(labels, question.options(), strict=True)
+                for label, option in zip(labels, options, strict=True)
             ],
             chat=self.frame.chat,
         )
@@ -147,16 +161,6 @@ class PromptTemplate:
             Piece(content, trusted=False),
             Piece(self.frame.tail, trusted=True),
         )
-
-
-def _environment(undefined: type[jinja2.Undefined]) -> ImmutableSandboxedEnvironment:
-    # No autoescape: prompts are text, not HTML.
-    return ImmutableSandboxedEnvironment(
-        trim_blocks=True,
-        lstrip_blocks=True,
-        undefined=undefined,
-        extensions=["jinja2.ext.loopcontrols"],
-    )
 
 
 def shown(text: Text) -> str:
@@ -171,7 +175,3 @@ def _as_json(value: Any, indent: int | None = None) -> str:
 def _without_open_thought(tail: str) -> str:
     """Close a thought that the template leaves open for the model to fill."""
     return f"{tail.rstrip()}\n\n</think>\n\n" if tail.rstrip().endswith("<think>") else tail
-
-
-def _raise_exception(message: str) -> NoReturn:
-    raise jinja2.TemplateError(message)

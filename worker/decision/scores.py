@@ -4,6 +4,8 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from worker.decision.asked import Asked, View
+
 
 @dataclass(frozen=True, slots=True)
 class Reading:
@@ -27,10 +29,13 @@ class Scores:
     Attributes:
         probabilities: one for each option in request order; they sum to 1.
         label_mass: share of the model's whole distribution that fell on the labels, 0 to 1.
+        top_is_label: whether the likeliest token of the whole vocabulary was a label, in every
+            view. Where it was not, the model would have said something else.
     """
 
     probabilities: tuple[float, ...]
     label_mass: float
+    top_is_label: bool = True
 
     @property
     def best(self) -> int:
@@ -46,14 +51,38 @@ def softmax(logits: Sequence[float], temperature: float = 1.0) -> tuple[float, .
     return tuple(weight / total for weight in weights)
 
 
-def score_reading(reading: Reading, temperature: float = 1.0) -> Scores:
-    """Turn one reading into scores."""
+def score_views(asked: Asked, readings: Sequence[Reading]) -> Scores:
+    """Turn the readings of a question's views into scores.
+
+    Args:
+        asked: the question.
+        readings: one for each of its views, of all label tokens in order.
+    """
+    views = tuple(zip(asked.views, readings, strict=True))
+    distributions = [_distribution(asked, view, reading) for view, reading in views]
+    return Scores(
+        probabilities=tuple(
+            math.fsum(column) / len(views) for column in zip(*distributions, strict=True)
+        ),
+        label_mass=math.fsum(_mass(reading) for _, reading in views) / len(views),
+        top_is_label=all(reading.top_token in view.label_tokens for view, reading in views),
+    )
+
+
+def _distribution(asked: Asked, view: View, reading: Reading) -> tuple[float, ...]:
+    """Return the probability of each option in request order."""
+    logits = iter(reading.label_logits)
+    shown = softmax([max(next(logits) for _ in label) for label in view.labels], asked.temperature)
+    if asked.rates:
+        true = expected_level(shown) / (len(shown) - 1)
+        return true, 1.0 - true
+    return tuple(p for _, p in sorted(zip(view.order, shown, strict=True)))
+
+
+def _mass(reading: Reading) -> float:
     top = max(reading.label_logits)
     labels = top + math.log(math.fsum(math.exp(x - top) for x in reading.label_logits))
-    return Scores(
-        probabilities=softmax(reading.label_logits, temperature),
-        label_mass=min(1.0, math.exp(labels - reading.log_sum_exp)),
-    )
+    return min(1.0, math.exp(labels - reading.log_sum_exp))
 
 
 def choice_confidence(probabilities: Sequence[float]) -> float:

@@ -5,10 +5,10 @@ and what lies between two of them is tokenised in one go, whoever wrote it, so t
 span the border between template and state just as they would in the plain rendering.
 """
 
-import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
+from worker.decision.control import ControlTokens
 from worker.decision.text import PromptText
 
 RawTokenizer = Callable[[str], list[int]]
@@ -37,6 +37,9 @@ class Tokenizer:
         raw: tokenises plain text; spellings of control tokens in it stay text.
         control_tokens: by spelling.
         first: ids that a sequence must begin with: the BOS token, or nothing.
+
+    Attributes:
+        control: the spellings of the control tokens.
     """
 
     def __init__(
@@ -48,9 +51,7 @@ class Tokenizer:
         self._raw = raw
         self._control_tokens = dict(control_tokens)
         self._first = first
-        # The longest spelling wins, as in llama.cpp.
-        spellings = sorted(self._control_tokens, key=len, reverse=True)
-        self._control = re.compile("|".join(map(re.escape, spellings)) or r"(?!)")
+        self.control = ControlTokens(self._control_tokens)
 
     def encode(self, prompt: PromptText) -> list[int]:
         """Return the token ids of a full prompt, beginning-of-sequence included."""
@@ -77,7 +78,7 @@ class Tokenizer:
                 text += piece.text
                 continue
             end = 0
-            for match in self._control.finditer(piece.text):
+            for match in self.control.pattern.finditer(piece.text):
                 text += piece.text[end : match.start()]
                 runs.append((text, self._control_tokens[match.group()]))
                 text, end = "", match.end()

@@ -6,19 +6,47 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from worker.decision.asked import Asked, View
 from worker.decision.scores import (
     Reading,
     Scores,
     choice_confidence,
     expected_level,
     score_confidence,
-    score_reading,
+    score_views,
     softmax,
 )
 
 logits = st.lists(st.floats(-1e4, 1e4), min_size=1, max_size=255)
 levels = st.lists(st.floats(-200, 200), min_size=1, max_size=10)
 temperatures = st.floats(0.01, 100)
+
+
+def in_orders(*orders: tuple[int, ...], temperature: float = 1.0, rates: bool = False) -> Asked:
+    """Return a question with these views; the label at place n is token n."""
+    tokens = tuple((place,) for place in range(9 if rates else len(orders[0])))
+    return Asked(tuple(View((), tokens, order) for order in orders), temperature, rates)
+
+
+def score_reading(reading: Reading, temperature: float = 1.0) -> Scores:
+    """Score a question in one view, as given."""
+    given_order = tuple(range(len(reading.label_logits)))
+    return score_views(in_orders(given_order, temperature=temperature), [reading])
+
+
+@st.composite
+def several_views(draw: st.DrawFn) -> tuple[Asked, list[Reading]]:
+    """A question of any shape, in one to four orders, and readings of its views."""
+    options = draw(st.integers(1, 12))
+    orders = draw(st.lists(st.permutations(range(options)), min_size=1, max_size=4))
+    sizes = draw(st.lists(st.integers(1, 3), min_size=options, max_size=options))
+    labels = tuple(tuple(range(size)) for size in sizes)
+    asked = Asked(
+        tuple(View((), labels, tuple(order)) for order in orders), draw(temperatures), rates=False
+    )
+    many = st.lists(st.floats(-1e4, 1e4), min_size=sum(sizes), max_size=sum(sizes))
+    readings = [draw(many) for _ in orders]
+    return asked, [Reading(tuple(one), max(one) + 9.0, 0) for one in readings]
 
 
 @given(logits, temperatures)
@@ -148,3 +176,61 @@ def test_rounding_does_not_leave_the_scale() -> None:
     probabilities = softmax([*[-1e3] * 6, math.log(1.1e-16), 0.0])
 
     assert expected_level(probabilities) <= 7
+
+
+@given(several_views())
+def test_views_are_averaged_into_a_distribution(case: tuple[Asked, list[Reading]]) -> None:
+    """Of any orders, spellings and temperature: sums to one, and nothing is out of range."""
+    scores = score_views(*case)
+
+    assert abs(math.fsum(scores.probabilities) - 1) <= 1e-12
+    assert all(0 <= p <= 1 for p in (*scores.probabilities, scores.label_mass))
+
+
+def test_every_order_counts_the_same() -> None:
+    """A probability belongs to the option that was shown at the place, whichever place it was."""
+    forward = Reading((math.log(3), 0.0), log_sum_exp=math.log(8), top_token=0)
+    reversed_ = Reading((0.0, math.log(1.5)), log_sum_exp=math.log(10), top_token=7)
+    scores = score_views(in_orders((0, 1), (1, 0)), [forward, reversed_])
+
+    assert pytest.approx(((0.75 + 0.6) / 2, (0.25 + 0.4) / 2)) == scores.probabilities
+    assert pytest.approx((0.5 + 0.25) / 2) == scores.label_mass
+
+
+@given(several_views())
+def test_the_order_of_views_does_not_matter(case: tuple[Asked, list[Reading]]) -> None:
+    """To the last bit."""
+    asked, readings = case
+    turned = Asked(asked.views[::-1], asked.temperature)
+
+    assert score_views(asked, readings) == score_views(turned, readings[::-1])
+
+
+def test_the_likeliest_spelling_counts() -> None:
+    """A label of several spellings has the logit of its best one, and the mass of them all."""
+    asked = Asked((View((), ((5, 6), (7,)), (0, 1)),))
+    reading = Reading((0.0, math.log(3), 0.0), log_sum_exp=math.log(10), top_token=6)
+    scores = score_views(asked, [reading])
+
+    assert pytest.approx((0.75, 0.25)) == scores.probabilities
+    assert pytest.approx(0.5) == scores.label_mass
+
+
+def test_a_rating_is_read_as_its_mean() -> None:
+    """Nine labels from certainly false to certainly true; true comes first in the answer."""
+    certain = Reading((*[-1e3] * 8, 0.0), log_sum_exp=0.0, top_token=8)
+    even = Reading((0.0,) * 9, log_sum_exp=math.log(9), top_token=0)
+    asked = in_orders((1, 0), rates=True)
+
+    assert pytest.approx((1.0, 0.0)) == score_views(asked, [certain]).probabilities
+    assert pytest.approx((0.5, 0.5)) == score_views(asked, [even]).probabilities
+
+
+def test_the_likeliest_token_should_be_a_label() -> None:
+    """In every view; another token means that the model would have said something else."""
+    label = Reading((0.0, 0.0), log_sum_exp=1.0, top_token=1)
+    other = Reading((0.0, 0.0), log_sum_exp=1.0, top_token=2)
+    asked = in_orders((0, 1), (1, 0))
+
+    assert score_views(asked, [label, label]).top_is_label
+    assert not score_views(asked, [label, other]).top_is_label

@@ -8,9 +8,8 @@ from typing import Any
 
 from prometheus_client import REGISTRY
 
-from tests.factories import make_labels, make_prompt, make_provenance
+from tests.factories import make_provenance, make_wording
 from tests.fakes import FakeEngine, FakeInbox, FakePublisher, Journal
-from worker.decision.labels import LabelPool
 from worker.evaluator import Evaluator
 from worker.lifecycle import Lifecycle
 from worker.ports import Delivery
@@ -77,7 +76,7 @@ def make_bench(
     engine = FakeEngine(journal)
     leases = make_leases(inbox)
     lifecycle = Lifecycle()
-    evaluator = Evaluator(engine, make_prompt(), LabelPool(make_labels(5)), make_provenance())
+    evaluator = Evaluator(engine, make_wording(), make_provenance())
     handler = Handler(
         inbox=inbox,
         publisher=publisher,

@@ -98,6 +98,11 @@ class Model(Handle):
         return template.decode() if template else None
 
     @property
+    def decision_type(self) -> str | None:
+        """What llama.cpp calls the model's way of deciding, when it has one of its own."""
+        return self.metadata.get(f"{self.architecture}.decision.type")
+
+    @property
     def is_decoder(self) -> bool:
         """Whether the model predicts a next token from what came before."""
         return bool(native.llama_model_has_decoder(self.handle)) and not (
@@ -156,7 +161,8 @@ class Model(Handle):
         return found
 
     def _first_tokens(self) -> tuple[int, ...]:
-        adds = native.llama_vocab_get_add_bos(self._vocabulary)
+        # The template of a decision model writes the BOS token itself, or does without.
+        adds = native.llama_vocab_get_add_bos(self._vocabulary) and self.decision_type is None
         return (native.llama_vocab_bos(self._vocabulary),) if adds else ()
 
     def _tokenize(self, text: str) -> list[int]:

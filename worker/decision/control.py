@@ -1,0 +1,59 @@
+"""The spellings of a vocabulary's control tokens, found in text."""
+
+import re
+from collections.abc import Iterable
+
+from worker.decision.text import Piece, PromptText
+
+_FIRST_PRIVATE = 0xF0000  # the private use plane 15 has a place for each character of plane 0
+_KEPT = frozenset(' \t\n\v\f\r"\\')
+
+
+class ControlTokens:
+    """The control tokens of one vocabulary, by spelling.
+
+    Args:
+        spellings: such as ``<|im_start|>``.
+    """
+
+    def __init__(self, spellings: Iterable[str]) -> None:
+        # The longest spelling wins, as in llama.cpp.
+        longest_first = sorted(spellings, key=len, reverse=True)
+        self.pattern = re.compile("|".join(map(re.escape, longest_first)) or r"(?!)")
+        # White space must stay what it is for a template that trims, and so must what JSON escapes.
+        alphabet = {c for spelling in longest_first for c in spelling} - _KEPT
+        self._veils = {ord(c): _FIRST_PRIVATE + ord(c) for c in alphabet if ord(c) < 1 << 16}
+        self._unveils = {veil: plain for plain, veil in self._veils.items()}
+
+    def veil(self, text: str) -> str:
+        """Return *text* with each character that control tokens are spelled with out of the way.
+
+        A control token in a rendering of veiled texts is the template's own.
+        """
+        return text.translate(self._veils)
+
+    def split(self, rendered: str, veiled: str) -> PromptText | None:
+        """Return a rendering in pieces of which only the template's own control tokens are trusted.
+
+        Args:
+            rendered: what the template made of the texts.
+            veiled: what the same template made of the same texts, veiled.
+
+        Returns:
+            None where the template's tokens cannot be told from the texts'.
+        """
+        own = list(self.pattern.finditer(veiled))
+        if veiled.translate(self._unveils) != rendered:
+            # The template looks into the texts. Then all is well only if no token was added.
+            found = list(self.pattern.finditer(rendered))
+            if [match.group() for match in found] != [match.group() for match in own]:
+                return None
+            own = found
+        pieces: list[Piece] = []
+        end = 0
+        for match in own:
+            pieces.append(Piece(rendered[end : match.start()], trusted=False))
+            pieces.append(Piece(match.group(), trusted=True))
+            end = match.end()
+        pieces.append(Piece(rendered[end:], trusted=False))
+        return tuple(piece for piece in pieces if piece.text)

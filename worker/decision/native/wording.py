@@ -1,0 +1,163 @@
+"""How llama.cpp's own server puts a ticket to a decision model that is read at labels."""
+
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
+from typing import Protocol
+
+from worker.decision.asked import Asked, View, Worded
+from worker.decision.control import ControlTokens
+from worker.decision.native.inputs import Inputs, Shown, Veil, refuse_media
+from worker.decision.native.kinds import Kind, find_kind
+from worker.decision.native.labels import NativeLabels, find_labels
+from worker.decision.native.temperatures import Temperatures, read_temperatures
+from worker.decision.native.template import NativeTemplate
+from worker.decision.orders import Order, option_orders
+from worker.decision.question import Choice, Noul, Question, Text
+from worker.decision.text import Piece, PromptText
+from worker.errors import CannotRun, Rejected
+
+TEMPLATE_KEY = "tokenizer.chat_template.systemone"
+
+# Two questions that part ways at whatever a template prints of them first.
+_PROBES: Mapping[str, Question] = {
+    "one": Choice(type="choice", instructions="Which?", criteria={"one": None, "two": None}),
+    "another": Noul(type="noul", instructions="Is it?"),
+}
+
+_Sheets = tuple[Inputs, Inputs]
+"""What the template is given: plain, and with the ticket's texts veiled."""
+
+
+class Vocabulary(Protocol):
+    """What a native wording needs to know of a model's vocabulary."""
+
+    def encode(self, prompt: PromptText) -> Sequence[int]:
+        """Return the token ids of a full prompt."""
+        ...
+
+
+def open_wording(
+    architecture: str,
+    metadata: Mapping[str, str],
+    vocabulary: Vocabulary,
+    control: ControlTokens,
+) -> "NativeWording":
+    """Make the wording that a GGUF's metadata ask for.
+
+    Args:
+        architecture: the model's.
+        metadata: the GGUF's, as text by key.
+        vocabulary: the model's.
+        control: the model's control tokens.
+
+    Raises:
+        CannotRun: the decision type, its template, labels or temperatures cannot be used.
+    """
+    kind = find_kind(metadata[f"{architecture}.decision.type"])
+    if TEMPLATE_KEY not in metadata:
+        raise CannotRun(f"this decision model has no {TEMPLATE_KEY}")
+    template = NativeTemplate(metadata[TEMPLATE_KEY], control)
+    labels = find_labels(kind, lambda text: vocabulary.encode((Piece(text, trusted=False),)))
+    wording = NativeWording(
+        kind, template, labels, read_temperatures(kind.name, architecture, metadata), control.veil
+    )
+    try:
+        wording.word("", _PROBES)
+    except Rejected as fault:
+        raise CannotRun(f"the model's own template cannot be used: {fault.message}") from fault
+    return wording
+
+
+class NativeWording:
+    """Renders a model's own template and reads it as llama.cpp's server does.
+
+    Args:
+        kind: the decision type.
+        template: the model's.
+        labels: the decision type's, in the model's vocabulary.
+        temperatures: the model's.
+        veil: makes the texts of a ticket recognisable in a rendering.
+    """
+
+    version = "1"
+
+    def __init__(
+        self,
+        kind: Kind,
+        template: NativeTemplate,
+        labels: NativeLabels,
+        temperatures: Temperatures,
+        veil: Veil,
+    ) -> None:
+        self.name = f"native-{kind.name}"
+        self.labels = labels.most
+        self.sha256 = hashlib.sha256(
+            json.dumps([kind.name, template.sha256, temperatures.by_name]).encode()
+        ).hexdigest()
+        self._kind = kind
+        self._template = template
+        self._labels = labels
+        self._temperatures = temperatures
+        self._veil = veil
+
+    def word(
+        self, state: Text, questions: Mapping[str, Question], orders: int | None = None
+    ) -> Worded:
+        """Put a ticket.
+
+        Args:
+            state: what the questions are about.
+            questions: by id.
+            orders: in how many orders a choice's options are shown; None: as llama.cpp does.
+
+        Raises:
+            Rejected: a question cannot be put to this model.
+        """
+        refuse_media(state)
+        listed = [self._show(key, question) for key, question in questions.items()]
+        plain = Inputs(self._kind, state, listed)
+        sheets = plain, Inputs(self._kind, state, listed, self._veil)
+        first, second = (
+            self._render(sheets, self._show(key, question)) for key, question in _PROBES.items()
+        )
+        asked = [
+            self._ask(sheets, key, question, orders or self._kind.orders)
+            for key, question in questions.items()
+        ]
+        return Worded((first, second), tuple(asked))
+
+    def _ask(self, sheets: _Sheets, key: str, question: Question, orders: int) -> Asked:
+        count = len(question.options())
+        rates = self._kind.rates and isinstance(question, Noul)
+        views = []
+        for order in self._orders(question, orders):
+            shown = self._show(key, question, order)
+            labels = self._labels.ratings if rates else shown.labels
+            prompt = self._render(sheets, shown)
+            views.append(View(prompt, tuple(label.tokens for label in labels), order))
+        return Asked(tuple(views), self._temperatures.find(question.type, count), rates)
+
+    def _orders(self, question: Question, orders: int) -> tuple[Order, ...]:
+        if isinstance(question, Noul) and not self._kind.true_first:
+            return ((1, 0),)
+        return option_orders(len(question.options()), orders if isinstance(question, Choice) else 1)
+
+    def _show(self, key: str, question: Question, order: Order | None = None) -> Shown:
+        if question.instructions is None:
+            where = f"questions.{key}.instructions"
+            raise Rejected("invalid_ticket", "this model needs instructions", where)
+        given = question.options()
+        options = [given[index] for index in order or self._orders(question, 1)[0]]
+        try:
+            labels = self._labels.label(question, options)
+        except Rejected as fault:
+            raise Rejected(fault.code, fault.message, f"questions.{key}.criteria") from None
+        return Shown(key, question, options, labels)
+
+    def _render(self, sheets: _Sheets, shown: Shown) -> PromptText:
+        plain, veiled = (inputs.of(shown) for inputs in sheets)
+        try:
+            return self._template.render(plain, veiled)
+        except Rejected as fault:
+            raise Rejected(fault.code, fault.message, f"questions.{shown.key}") from None
