@@ -1,6 +1,7 @@
 """Open every resource in order, wire the parts, close them in reverse; the only place that does."""
 
 import asyncio
+import signal
 from contextlib import AsyncExitStack
 
 import structlog
@@ -18,8 +19,9 @@ from worker.queue.opening import Bookcase, Opener
 from worker.queue.s3 import open_documents
 from worker.queue.sns import SnsPublisher, open_publisher
 from worker.queue.sqs import SqsInbox, open_inbox
-from worker.settings import Settings
-from worker.sidecar.server import Sidecar
+from worker.settings import Settings, under_sagemaker
+from worker.sidecar.keys import Keys
+from worker.sidecar.server import Sidecar, SidecarOptions
 
 _log = structlog.get_logger()
 
@@ -40,13 +42,7 @@ async def run_faces(settings: Settings, lifecycle: Lifecycle, aws: Connection | 
         sidecar: Sidecar | None = None
         if settings.port is not None:
             # Bound first: the platform asks for health while the model still loads.
-            sidecar = Sidecar(
-                lifecycle,
-                max_body_bytes=settings.max_body_bytes,
-                request_seconds=settings.request_seconds,
-            )
-            await sidecar.listen(settings.host, settings.port)
-            stack.push_async_callback(sidecar.close)
+            sidecar = await _open_sidecar(stack, settings, lifecycle)
         queue: tuple[SqsInbox, SnsPublisher] | None = None
         opener = Opener(settings.max_body_bytes)
         if aws is not None:  # before the model: what is wrong with it shows in a second
@@ -56,7 +52,11 @@ async def run_faces(settings: Settings, lifecycle: Lifecycle, aws: Connection | 
         if brain is None:
             return
         if sidecar is not None:
-            sidecar.answer_with(brain.evaluator)
+            sidecar.answer_with(
+                brain.evaluator,
+                contexts=brain.size.contexts,
+                spells_control=brain.spells_control,
+            )
         lifecycle.ready()
         if queue is not None:
             _log.info("receiving", queue_url=settings.queue_url, topic_arn=settings.topic_arn)
@@ -65,6 +65,37 @@ async def run_faces(settings: Settings, lifecycle: Lifecycle, aws: Connection | 
         if sidecar is not None:
             left_seconds = settings.drain_seconds - lifecycle.draining_seconds()
             lifecycle.unfinished += await sidecar.drain(max(0.0, left_seconds))
+
+
+async def _open_sidecar(stack: AsyncExitStack, settings: Settings, lifecycle: Lifecycle) -> Sidecar:
+    """Listen; answers come once there is a model.
+
+    Raises:
+        UsageError: without keys others could reach it, or it cannot listen.
+    """
+    keys = None if settings.api_keys_file is None else Keys(settings.api_keys_file)
+    if keys is None and not (settings.is_local() or settings.open_to_all or under_sagemaker()):
+        raise UsageError(
+            f"others can reach {settings.host}: set --api-keys-file, or --open-to-all to answer"
+            " everybody"
+        )
+    if keys is not None:
+        loop = asyncio.get_running_loop()
+        loop.add_signal_handler(signal.SIGHUP, keys.reload)
+        stack.callback(loop.remove_signal_handler, signal.SIGHUP)
+    options = SidecarOptions(
+        max_body_bytes=settings.max_body_bytes,
+        body_seconds=settings.body_seconds,
+        request_seconds=settings.request_seconds,
+        max_callers=settings.max_callers,
+        stall_seconds=settings.stall_seconds,
+        guard_probes=settings.guard_probes,
+    )
+    sidecar = Sidecar(lifecycle, options, keys)
+    await sidecar.listen(settings.host, settings.port or 0)
+    stack.push_async_callback(sidecar.close)
+    _log.info("callers", keys=0 if keys is None else len(keys), everybody=keys is None)
+    return sidecar
 
 
 async def _open_unless_stopped(

@@ -53,10 +53,12 @@ class Brain:
     Attributes:
         evaluator: answers tickets.
         size: contexts, threads and memory, as chosen.
+        spells_control: whether a text holds the spelling of a control token of the model.
     """
 
     evaluator: Evaluator
     size: Size
+    spells_control: Callable[[str], bool]
 
 
 @asynccontextmanager
@@ -94,7 +96,8 @@ async def open_brain(settings: Settings) -> AsyncIterator[Brain]:
             await _in_thread(lambda _: pool.start())
             metrics.ENGINE_STALLED.set_function(pool.stalled_seconds)
             _announce(provenance, size, wording.labels)
-            yield Brain(Evaluator(pool, wording, provenance), size)
+            evaluator = Evaluator(pool, wording, provenance)
+            yield Brain(evaluator, size, model.tokenizer.spells_control)
         finally:
             await _in_thread(lambda _: pool.close())
 

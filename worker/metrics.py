@@ -57,6 +57,10 @@ DECODE_FAILURES = Counter("decision_decode_failures_total", "Calls that llama.cp
 HTTP_REQUESTS = Counter(
     "decision_http_requests_total", "Requests, by route and status code", ["route", "code"]
 )
+HTTP_REFUSED = Counter(
+    "decision_http_refused_total", "Requests that got no answer, by the kind of reason", ["kind"]
+)
+HTTP_IN_PROGRESS = Gauge("decision_http_in_progress", "Requests that hold a place now")
 MODEL = Info("decision_model", "The model that answers")
 
 CONTENT_TYPE = CONTENT_TYPE_LATEST
@@ -65,3 +69,8 @@ CONTENT_TYPE = CONTENT_TYPE_LATEST
 def exposition() -> bytes:
     """Return all metrics in Prometheus' text format."""
     return generate_latest(REGISTRY)
+
+
+def last_poll() -> float | None:
+    """Return when the last poll succeeded, in Unix time; None when none has."""
+    return REGISTRY.get_sample_value("decision_last_successful_poll_timestamp_seconds") or None

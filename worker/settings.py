@@ -1,9 +1,11 @@
 """Every setting, read once from flags and environment, checked as a whole."""
 
 import difflib
+import ipaddress
 import os
 import re
 import tempfile
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
@@ -24,6 +26,11 @@ HEARTBEATS_PER_VISIBILITY = 3
 # Between the last poll's return and the kill: closing clients, flushing logs.
 _STOP_MARGIN_SECONDS = 2
 _BUCKET = re.compile(r"s3://[a-z0-9][a-z0-9.-]{1,61}[a-z0-9](/.*)?")
+
+SAGEMAKER_PORT = 8080
+SAGEMAKER_HOST = "0.0.0.0"  # noqa: S104 - SageMaker calls from outside the container
+_SAGEMAKER_FOLDER = Path("/opt/ml/model")
+_BATCH_REQUEST_SECONDS = 540  # SageMaker's batch transform waits 600
 
 
 def _at_home(path: Path) -> Path:
@@ -133,6 +140,20 @@ class Settings(BaseSettings):
     request_seconds: float = _setting(
         55.0, "Sidecar", "time for one answer, else 504; SageMaker waits 60", gt=0
     )
+    body_seconds: float = _setting(
+        10.0, "Sidecar", "time for a request's body to arrive, else 408", gt=0
+    )
+    max_callers: int = _setting(256, "Sidecar", "requests in progress at once, else 503", ge=1)
+    stall_seconds: float = _setting(
+        120.0, "Sidecar", "work without progress for so long makes /ping say 503", gt=0
+    )
+    api_keys_file: _Folder | None = _setting(
+        None, "Sidecar", "file of bearer keys, one a line; SIGHUP reads it again"
+    )
+    guard_probes: bool = _setting(False, "Sidecar", "ask for a key at /ping and /metrics, too")
+    open_to_all: bool = _setting(
+        False, "Sidecar", "answer without keys on an address that others can reach"
+    )
 
     max_body_bytes: int = _setting(1_048_576, "Process", "largest ticket or request", ge=1024)
     drain_seconds: float = _setting(
@@ -162,6 +183,13 @@ class Settings(BaseSettings):
         if not all(map(_BUCKET.fullmatch, value)):
             raise ValueError("must be s3://bucket or s3://bucket/prefix")
         return value
+
+    def is_local(self) -> bool:
+        """Return whether only this machine can reach the sidecar."""
+        try:
+            return ipaddress.ip_address(self.host).is_loopback
+        except ValueError:
+            return self.host == "localhost"
 
     @model_validator(mode="after")
     def _fit_together(self) -> Self:
@@ -219,19 +247,44 @@ def load_settings(flags: dict[str, Any]) -> Settings:
         UsageError: everything that is wrong, in one line.
     """
     faults = _unknown_names(list(os.environ))
+    names = {name: f"--{name.replace('_', '-')}" for name in flags}
+    platform = _from_sagemaker(os.environ)
     try:
-        settings = Settings(**flags)
+        settings = Settings(**{**{name: value for name, (value, _) in platform.items()}, **flags})
     except ValidationError as error:
-        faults += [_fault(fault, flags) for fault in error.errors(include_url=False)]
+        names = {name: source for name, (_, source) in platform.items()} | names
+        faults += [_fault(fault, names) for fault in error.errors(include_url=False)]
     else:
         if not faults:
             return settings
     raise UsageError("settings: " + "; ".join(faults))
 
 
+def under_sagemaker() -> bool:
+    """Return whether SageMaker started this process, as far as its marks tell."""
+    is_named = any(name.startswith("SAGEMAKER_") for name in os.environ)
+    return is_named or _SAGEMAKER_FOLDER.is_dir()
+
+
 def aws_region() -> str | None:
     """Return the region in ``AWS_REGION``, which ECS and Lambda set and boto does not read."""
     return os.environ.get("AWS_REGION") or None
+
+
+def _from_sagemaker(environment: Mapping[str, str]) -> dict[str, tuple[Any, str]]:
+    """Return what SageMaker's own variables say, with the variable: by field name.
+
+    The port wins over ours, since SageMaker calls no other; the rest holds unless ours is set.
+    """
+    found: dict[str, tuple[Any, str]] = {}
+    port = environment.get("SAGEMAKER_BIND_TO_PORT")
+    if port:
+        found["port"] = (port, "SAGEMAKER_BIND_TO_PORT")
+        found["host"] = (SAGEMAKER_HOST, "SAGEMAKER_BIND_TO_PORT")
+    if environment.get("SAGEMAKER_BATCH", "").lower() == "true":
+        found["request_seconds"] = (_BATCH_REQUEST_SECONDS, "SAGEMAKER_BATCH")
+    kept = ("port", *(name for name in found if PREFIX + name.upper() not in environment))
+    return {name: value for name, value in found.items() if name in kept}
 
 
 def _unknown_names(environment: list[str]) -> list[str]:
@@ -244,11 +297,11 @@ def _unknown_names(environment: list[str]) -> list[str]:
     return faults
 
 
-def _fault(fault: Any, flags: dict[str, Any]) -> str:
+def _fault(fault: Any, names: Mapping[str, str]) -> str:
     if not fault["loc"]:
         return str(fault["ctx"]["error"])
     name = str(fault["loc"][0])
-    shown = f"--{name.replace('_', '-')}" if name in flags else PREFIX + name.upper()
+    shown = names.get(name, PREFIX + name.upper())
     if fault["type"] == "string_pattern_mismatch":
         what = "an ARN of an SNS topic" if name == "topic_arn" else "the URL of an SQS queue"
         return f"{shown}: must be {what}"

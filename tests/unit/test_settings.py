@@ -209,3 +209,37 @@ def test_a_bucket_is_named_by_its_uri(place: str) -> None:
     assert "settings: --allow-bucket: value error, must be s3://bucket or s3://bucket/prefix" == (
         refusal(allow_bucket=(place,))
     )
+
+
+def test_sagemakers_port_wins(monkeypatch: pytest.MonkeyPatch) -> None:
+    """SageMaker calls no other port, and from outside; only a flag is stronger."""
+    monkeypatch.setenv("SAGEMAKER_BIND_TO_PORT", "9001")
+    monkeypatch.setenv("WORKER_PORT", "8080")
+
+    assert (9001, "0.0.0.0") == (load_settings({}).port, load_settings({}).host)
+    assert 9002 == load_settings({"port": "9002"}).port
+
+
+def test_a_batch_transform_has_more_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nine of its ten minutes, unless ours is set."""
+    monkeypatch.setenv("SAGEMAKER_BATCH", "true")
+    batch = load_settings({}).request_seconds
+    monkeypatch.setenv("WORKER_REQUEST_SECONDS", "30")
+
+    assert (540, 30) == (batch, load_settings({}).request_seconds)
+
+
+def test_a_wrong_port_names_its_variable(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The message names what is to be changed, not a setting that nobody made."""
+    monkeypatch.setenv("SAGEMAKER_BIND_TO_PORT", "http")
+
+    assert "SAGEMAKER_BIND_TO_PORT: " in refusal()
+
+
+@pytest.mark.parametrize(
+    ("host", "is_local"),
+    [("127.0.0.1", True), ("::1", True), ("localhost", True), ("0.0.0.0", False), ("a.b", False)],
+)
+def test_whether_others_can_reach_it(host: str, is_local: bool) -> None:
+    """Only loopback addresses are this machine's own."""
+    assert is_local == Settings(host=host).is_local()

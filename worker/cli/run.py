@@ -11,7 +11,13 @@ from worker.cli.options import SettingsCommand, read_settings
 from worker.errors import ExitCode, UsageError
 from worker.lifecycle import Lifecycle
 from worker.queue.aws import Connection, aws_errors
-from worker.settings import Settings, aws_region
+from worker.settings import (
+    SAGEMAKER_HOST,
+    SAGEMAKER_PORT,
+    Settings,
+    aws_region,
+    under_sagemaker,
+)
 
 GROUPS = ("Model", "Engine", "Queue", "Sidecar", "Process")
 _SERVE_GROUPS = ("Model", "Engine", "Sidecar", "Process")
@@ -30,11 +36,16 @@ def run(**flags: Any) -> ExitCode:
 
 @click.command(cls=SettingsCommand, groups=_SERVE_GROUPS)
 def serve(**flags: Any) -> ExitCode:
-    """Answer callers over HTTP only: GET /ping, POST /invocations, GET /metrics.
+    """Answer callers over HTTP only: POST /invocations and /v1/systemone; GET /openapi.json tells.
 
-    No AWS client is created.
+    No AWS client is created. Under SageMaker it listens on port 8080 of all addresses.
     """
     settings = read_settings(flags)
+    if settings.port is None and under_sagemaker():
+        where: dict[str, Any] = {"port": SAGEMAKER_PORT}
+        if "host" not in settings.model_fields_set:
+            where["host"] = SAGEMAKER_HOST
+        settings = settings.model_copy(update=where)
     if settings.port is None:
         raise UsageError("serve needs --port")
     return asyncio.run(run_process(settings, None))

@@ -69,6 +69,10 @@ class Tokenizer:
             tokens[:0] = self._first
         return tokens
 
+    def spells_control(self, text: str) -> bool:
+        """Return whether *text* holds the spelling of a control token."""
+        return self.control.pattern.search(text) is not None
+
     def _runs(self, prompt: PromptText) -> list[tuple[str, ControlToken | None]]:
         """Return the texts between control tokens, each with the control token that ends it."""
         runs: list[tuple[str, ControlToken | None]] = []

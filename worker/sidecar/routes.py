@@ -1,68 +1,87 @@
-"""The sidecar's routes."""
+"""The sidecar's routes, and what those answer that ask no question."""
 
-import asyncio
-import math
-import time
-import uuid
-from collections.abc import Awaitable, Callable
+from typing import Any
 
-import structlog
 from aiohttp import web
-from aiohttp.http_exceptions import HttpProcessingError
 
 from worker import metrics
-from worker.errors import (
-    Bug,
-    DeadlinePassed,
-    EngineBusy,
-    EngineFailed,
-    NotReady,
-    Rejected,
-    WorkerError,
-)
-from worker.evaluator import Evaluator
+from worker.decision.outcome import Provenance
+from worker.errors import NotReady
 from worker.lifecycle import Lifecycle, Phase
-from worker.ports import Lane
-from worker.sidecar import systemone
+from worker.sidecar.admission import Admission
+from worker.sidecar.exchange import Exchange
+from worker.sidecar.formats import SYSTEM_ONE, UNDECIDED
+from worker.sidecar.middleware import REQUEST_ID, SYSTEM_ONE_PATH
+from worker.sidecar.openapi import document
+from worker.sidecar.refusal import refusal_of
 
-RETRY_AFTER_SECONDS = 2
-REQUEST_ID_HEADER = "x-typesafe-request-id"
-
-_log = structlog.get_logger()
-
-_Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
+_MIB = 2**20
+_MOST_TRANSFORM_MIB = 100  # of all concurrent transforms together, as SageMaker demands
 
 
 class Routes:
-    """Every route, and what they share.
+    """Every route.
+
+    Args:
+        lifecycle: whose phase the probes tell.
+        admission: knows the evaluator, when there is one.
+        exchange: answers requests for decisions.
+        stall_seconds: without progress for so long, the engine counts as broken.
+        max_body_bytes: for SageMaker to know.
 
     Attributes:
-        evaluator: None until the model is loaded.
-        in_progress: answers being worked on.
-        idle: set while none is.
+        contexts: how many requests are worth sending at once.
     """
 
-    def __init__(self, lifecycle: Lifecycle, *, request_seconds: float) -> None:
+    def __init__(
+        self,
+        lifecycle: Lifecycle,
+        admission: Admission,
+        exchange: Exchange,
+        *,
+        stall_seconds: float,
+        max_body_bytes: int,
+    ) -> None:
         self._lifecycle = lifecycle
-        self._request_seconds = request_seconds
-        self.evaluator: Evaluator | None = None
-        self.in_progress = 0
-        self.idle = asyncio.Event()
-        self.idle.set()
+        self._admission = admission
+        self._exchange = exchange
+        self._stall_seconds = stall_seconds
+        self._max_body_bytes = max_body_bytes
+        self.contexts = 1
 
     def add_to(self, application: web.Application) -> None:
         """Register the routes."""
-        application.middlewares.append(_counted)
-        application.router.add_get("/ping", self.ping)
-        application.router.add_get("/metrics", self.metrics)
-        application.router.add_post("/invocations", self.invocations)
+        router = application.router
+        router.add_get("/ping", self.ping)
+        router.add_get("/health", self.health)
+        router.add_get("/metrics", self.metrics)
+        router.add_get("/v1/models", self.models)
+        router.add_get("/execution-parameters", self.execution_parameters)
+        router.add_get("/openapi.json", self.openapi)
+        router.add_post("/invocations", self.invocations, expect_handler=_receive_later)
+        router.add_post(SYSTEM_ONE_PATH, self.systemone, expect_handler=_receive_later)
 
     async def ping(self, _: web.Request) -> web.Response:
         """Say whether answers can be had: 200 while ready, however busy; else 503."""
-        ready = self.evaluator is not None and self._lifecycle.phase is Phase.READY
-        return web.json_response(
-            {"status": self._lifecycle.phase.value}, status=200 if ready else 503
-        )
+        status = "stalled" if self._is_stalled() else self._lifecycle.phase.value
+        return web.json_response({"status": status}, status=self._probe_status())
+
+    async def health(self, _: web.Request) -> web.Response:
+        """Say where the process is, and how old its last poll and its last progress are."""
+        evaluator = self._admission.evaluator
+        engine = None
+        if evaluator is not None:
+            engine = {
+                "waiting_tokens": evaluator.engine.waiting_tokens,
+                "stalled_seconds": round(evaluator.engine.stalled_seconds(), 3),
+            }
+        body = {
+            "phase": self._lifecycle.phase.value,
+            "requests_in_progress": self._admission.in_progress,
+            "last_successful_poll_timestamp_seconds": metrics.last_poll(),
+            "engine": engine,
+        }
+        return web.json_response(body, status=self._probe_status())
 
     async def metrics(self, _: web.Request) -> web.Response:
         """Return all metrics in Prometheus' text format."""
@@ -70,71 +89,64 @@ class Routes:
             body=metrics.exposition(), headers={"Content-Type": metrics.CONTENT_TYPE}
         )
 
+    async def models(self, _: web.Request) -> web.Response:
+        """Name the model, for System One's clients and for those of OpenAI's list."""
+        try:
+            provenance = self._admission.ready().provenance
+        except NotReady as error:
+            status, body = UNDECIDED.error(refusal := refusal_of(error))
+            return web.json_response(body, status=status, headers=refusal.headers)
+        return web.json_response(model_list(provenance))
+
+    async def execution_parameters(self, _: web.Request) -> web.Response:
+        """Tell SageMaker's batch transform what to send."""
+        payload = max(1, min(_MOST_TRANSFORM_MIB, self._max_body_bytes // _MIB))
+        return web.json_response(
+            {
+                "MaxConcurrentTransforms": max(
+                    1, min(self.contexts, _MOST_TRANSFORM_MIB // payload)
+                ),
+                "BatchStrategy": "MULTI_RECORD",
+                "MaxPayloadInMB": payload,
+            }
+        )
+
+    async def openapi(self, _: web.Request) -> web.Response:
+        """Describe the routes."""
+        return web.json_response(document())
+
     async def invocations(self, request: web.Request) -> web.Response:
-        """Answer one System One request."""
-        request_id = str(uuid.uuid4())
-        started_at = time.monotonic()
-        with structlog.contextvars.bound_contextvars(request_id=request_id):
-            try:
-                async with asyncio.timeout_at(started_at + self._request_seconds) as deadline:
-                    response = await self._answer(request, request_id, deadline.when())
-            except TimeoutError:
-                response = self._refusal(DeadlinePassed("the request took too long"))
-            except WorkerError as error:
-                response = self._refusal(error)
-            except Exception:  # noqa: BLE001 - the caller must still be answered
-                _log.exception("request_failed")
-                response = self._refusal(Bug("an unexpected fault; the log says more"))
-            seconds = time.monotonic() - started_at
-            metrics.TICKET_SECONDS.labels("sidecar").observe(seconds)
-            _log.info("request_finished", status=response.status, seconds=round(seconds, 3))
-        response.headers[REQUEST_ID_HEADER] = request_id
-        return response
+        """Answer a request in any of the formats."""
+        return await self._exchange.answer(request, request[REQUEST_ID])
 
-    async def _answer(
-        self, request: web.Request, request_id: str, deadline: float | None
-    ) -> web.Response:
-        try:
-            body = await request.read()
-        except web.HTTPRequestEntityTooLarge:
-            raise Rejected("too_large", "the body is too large") from None
-        except (HttpProcessingError, web.RequestPayloadError):
-            raise Rejected("invalid_body", "the body cannot be decoded") from None
-        evaluator = self.evaluator
-        if evaluator is None or self._lifecycle.phase is not Phase.READY:
-            raise NotReady(f"the worker is {self._lifecycle.phase.value}")
-        ticket = await asyncio.to_thread(systemone.read_request, body, request_id)
-        self.in_progress += 1
-        self.idle.clear()
-        try:
-            outcome = await evaluator.evaluate(ticket, Lane.INTERACTIVE, deadline)
-        finally:
-            self.in_progress -= 1
-            if not self.in_progress:
-                self.idle.set()
-        for answer in (outcome.answers or {}).values():
-            metrics.DECISIONS.labels(answer.type, answer.verdict.disposition).inc()
-        return web.json_response(systemone.write_answer(outcome))
+    async def systemone(self, request: web.Request) -> web.Response:
+        """Answer a System One request."""
+        return await self._exchange.answer(request, request[REQUEST_ID], SYSTEM_ONE)
 
-    def _refusal(self, error: WorkerError) -> web.Response:
-        # While draining the engine closes, which is no failure.
-        if isinstance(error, EngineFailed) and self._lifecycle.phase is Phase.READY:
-            self._lifecycle.fail(error)
-        status, body = systemone.write_error(error)
-        seconds = math.ceil(error.seconds) if isinstance(error, EngineBusy) else RETRY_AFTER_SECONDS
-        retry = {"Retry-After": str(seconds)} if status == 503 else {}
-        return web.json_response(body, status=status, headers=retry)
+    def _probe_status(self) -> int:
+        is_ready = self._admission.evaluator is not None and self._lifecycle.phase is Phase.READY
+        return 200 if is_ready and not self._is_stalled() else 503
+
+    def _is_stalled(self) -> bool:
+        evaluator = self._admission.evaluator
+        return evaluator is not None and evaluator.engine.stalled_seconds() > self._stall_seconds
 
 
-@web.middleware
-async def _counted(request: web.Request, handler: _Handler) -> web.StreamResponse:
-    """Count requests by route and status; a path that is no route counts as one of its own."""
-    resource = request.match_info.route.resource
-    route = resource.canonical if resource is not None else "other"
-    try:
-        response = await handler(request)
-    except web.HTTPException as error:
-        metrics.HTTP_REQUESTS.labels(route, error.status).inc()
-        raise
-    metrics.HTTP_REQUESTS.labels(route, response.status).inc()
-    return response
+def model_list(provenance: Provenance) -> dict[str, Any]:
+    """Return the one model as both lists; nothing is known of when it was made."""
+    model = provenance.model
+    return {
+        "models": [
+            {
+                "name": model.name,
+                "description": f"{model.architecture} {model.quantization}",
+                "release_date": "",
+            }
+        ],
+        "object": "list",
+        "data": [{"id": model.name, "object": "model", "created": 0, "owned_by": "local"}],
+    }
+
+
+async def _receive_later(_: web.Request) -> None:
+    """Let a caller who expects to be asked for the body wait: whoever admits it asks."""

@@ -1,6 +1,8 @@
 """The sidecar's HTTP server: listen, answer with the evaluator once there is one, drain."""
 
 import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass
 
 import structlog
 from aiohttp import web
@@ -8,12 +10,40 @@ from aiohttp import web
 from worker.errors import UsageError
 from worker.evaluator import Evaluator
 from worker.lifecycle import Lifecycle
+from worker.sidecar.admission import Admission
+from worker.sidecar.exchange import Exchange, Limits
+from worker.sidecar.keys import Keys
+from worker.sidecar.middleware import make_middleware
+from worker.sidecar.protocol import Runner
 from worker.sidecar.routes import Routes
 
 # Draining is over by then: this is for connections that never finish their request.
 _CLOSE_SECONDS = 1.0
+# A caller who sends no head, or nothing more, keeps a connection no longer than that.
+_IDLE_SECONDS = 75.0
 
 _log = structlog.get_logger()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SidecarOptions:
+    """How the sidecar is set.
+
+    Attributes:
+        max_body_bytes: the largest request body, as sent and decoded.
+        body_seconds: the longest a body may take to arrive.
+        request_seconds: the longest an answer may take.
+        max_callers: requests in progress at once.
+        stall_seconds: without progress for so long, the engine counts as broken.
+        guard_probes: whether ``/ping`` and ``/metrics`` need a key where the others do.
+    """
+
+    max_body_bytes: int
+    body_seconds: float
+    request_seconds: float
+    max_callers: int
+    stall_seconds: float
+    guard_probes: bool = False
 
 
 class Sidecar:
@@ -21,20 +51,35 @@ class Sidecar:
 
     Args:
         lifecycle: whose phase ``/ping`` tells.
-        max_body_bytes: the largest request body.
-        request_seconds: the longest an answer may take.
+        options: limits and times.
+        keys: which callers must have one of; None lets everybody in.
     """
 
     def __init__(
-        self, lifecycle: Lifecycle, *, max_body_bytes: int, request_seconds: float
+        self, lifecycle: Lifecycle, options: SidecarOptions, keys: Keys | None = None
     ) -> None:
-        self._routes = Routes(lifecycle, request_seconds=request_seconds)
-        application = web.Application(client_max_size=max_body_bytes)
+        self._admission = Admission(
+            lifecycle, max_callers=options.max_callers, request_seconds=options.request_seconds
+        )
+        limits = Limits(options.max_body_bytes, options.body_seconds)
+        self._exchange = Exchange(lifecycle, self._admission, limits)
+        self._routes = Routes(
+            lifecycle,
+            self._admission,
+            self._exchange,
+            stall_seconds=options.stall_seconds,
+            max_body_bytes=options.max_body_bytes,
+        )
+        middleware = make_middleware(lifecycle, keys, guard_probes=options.guard_probes)
+        application = web.Application(middlewares=[middleware])
         self._routes.add_to(application)
-        # A caller who hangs up cancels the handler, and with it the work.
-        self._runner = web.AppRunner(
+        self._runner = Runner(
             application,
+            # A caller who hangs up cancels the handler, and with it the work.
             handler_cancellation=True,
+            # Encodings are undone within limits of our own: see body.py.
+            auto_decompress=False,
+            keepalive_timeout=_IDLE_SECONDS,
             access_log=None,
             shutdown_timeout=_CLOSE_SECONDS,
         )
@@ -65,18 +110,28 @@ class Sidecar:
         self._port = self._runner.addresses[0][1]
         _log.info("listening", host=host, port=self._port)
 
-    def answer_with(self, evaluator: Evaluator) -> None:
-        """Answer questions with *evaluator* from now on."""
-        self._routes.evaluator = evaluator
+    def answer_with(
+        self, evaluator: Evaluator, *, contexts: int, spells_control: Callable[[str], bool]
+    ) -> None:
+        """Answer questions from now on.
+
+        Args:
+            evaluator: who answers.
+            contexts: how many requests are worth sending at once.
+            spells_control: whether a text holds the spelling of a control token of the model.
+        """
+        self._admission.evaluator = evaluator
+        self._exchange.spells_control = spells_control
+        self._routes.contexts = contexts
 
     async def drain(self, seconds: float) -> int:
         """Wait up to *seconds* for requests in progress; return how many are left."""
         try:
             async with asyncio.timeout(seconds):
-                await self._routes.idle.wait()
+                await self._admission.idle.wait()
         except TimeoutError:
-            _log.warning("drain_deadline_passed", requests=self._routes.in_progress)
-        return self._routes.in_progress
+            _log.warning("drain_deadline_passed", requests=self._admission.at_work)
+        return self._admission.at_work
 
     async def close(self) -> None:
         """Close the server and what is left of its connections."""

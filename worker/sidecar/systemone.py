@@ -1,58 +1,161 @@
 """System One's wire format to and from tickets and outcomes."""
 
-from typing import Any
+from typing import Any, Literal
 
-from worker.decision.answer import BEYOND_SYSTEM_ONE
-from worker.decision.outcome import Outcome
-from worker.decision.ticket import Ticket, parse_ticket
-from worker.errors import Bug, DeadlinePassed, EngineBusy, Rejected, WorkerError
+from pydantic import BaseModel, ConfigDict, Field
+
+from worker.decision.outcome import Outcome, Timings, Usage, canonical_sha256
+from worker.decision.policy import Disposition, Verdict
+from worker.decision.question import Text
+from worker.decision.ticket import Ticket, validate_ticket
+from worker.errors import Rejected
+from worker.sidecar.refusal import Refusal
+
+_Probability = Field(ge=0, le=1)
 
 
-def read_request(body: bytes, request_id: str) -> Ticket:
-    """Parse a request; *request_id* is its ticket id unless it names one.
+class _Wire(BaseModel):
+    # What an outcome's answer has beyond System One's does not go out in it.
+    model_config = ConfigDict(extra="ignore", frozen=True, protected_namespaces=())
+
+
+class ChoiceAnswer(_Wire):
+    """The most likely option, with every option's probability."""
+
+    type: Literal["choice"]
+    choice: str
+    probabilities: dict[str, float]
+    confidence: float = _Probability
+
+
+class ScoreAnswer(_Wire):
+    """The expected level, with the levels' texts and probabilities by number."""
+
+    type: Literal["score"]
+    score: float = Field(ge=0)
+    legend: dict[str, Text]
+    probabilities: dict[str, float]
+    confidence: float = _Probability
+
+
+class NoulAnswer(_Wire):
+    """The probability of true."""
+
+    type: Literal["noul"]
+    noul: float = _Probability
+
+
+class TokenUsage(_Wire):
+    """Tokens of all full prompts together; nothing is generated."""
+
+    input_tokens: int = Field(ge=0)
+    output_tokens: int = Field(ge=0)
+
+
+class Extension(_Wire):
+    """What this worker says beyond System One.
+
+    Attributes:
+        outcome_id: the same whenever the same ticket is answered by the same worker.
+        disposition: the most cautious of the verdicts.
+        verdicts: what to do about each answer.
+        label_mass: by question, the share of the whole distribution that fell on the labels.
+        usage: tokens, with those that need not be evaluated again.
+        timings: seconds.
+        metadata: as the request had it.
+        provenance_sha256: of everything that went into the answer except the ticket.
+    """
+
+    outcome_id: str
+    ticket_id: str
+    disposition: Disposition | None
+    verdicts: dict[str, Verdict]
+    label_mass: dict[str, float]
+    usage: Usage | None
+    timings: Timings | None
+    metadata: dict[str, str]
+    provenance_sha256: str
+
+
+class SystemOneResponse(_Wire):
+    """One answer for each question of the request."""
+
+    model: str
+    answers: dict[str, ChoiceAnswer | ScoreAnswer | NoulAnswer]
+    usage: TokenUsage
+    x_worker: Extension
+
+
+def read_request(tree: Any, request_id: str) -> Ticket:
+    """Validate a parsed request; *request_id* is its ticket id unless it names one.
 
     Raises:
         Rejected: with the place and the reason.
     """
-    return parse_ticket(body, default_id=request_id)
+    if not isinstance(tree, dict):
+        raise Rejected("invalid_ticket", "the body must be a JSON object")
+    ticket = validate_ticket(tree)
+    return ticket if ticket.ticket_id else ticket.model_copy(update={"ticket_id": request_id})
 
 
 def write_answer(outcome: Outcome) -> dict[str, Any]:
     """Word an outcome as a System One response."""
-    usage = outcome.usage
-    return {
-        "model": outcome.provenance.model.name,
-        "answers": {
-            key: answer.model_dump(mode="json", exclude=set(BEYOND_SYSTEM_ONE))
-            for key, answer in (outcome.answers or {}).items()
-        },
-        "usage": {"input_tokens": usage.input_tokens if usage else 0, "output_tokens": 0},
-    }
+    answers = outcome.answers or {}
+    response = SystemOneResponse(
+        model=outcome.provenance.model.name,
+        # Through their dumps: the wire's answers are other classes than the outcome's.
+        answers={key: answer.model_dump() for key, answer in answers.items()},  # type: ignore[misc]
+        usage=TokenUsage(
+            input_tokens=outcome.usage.input_tokens if outcome.usage else 0, output_tokens=0
+        ),
+        x_worker=Extension(
+            outcome_id=outcome.outcome_id,
+            ticket_id=outcome.ticket_id,
+            disposition=outcome.disposition,
+            verdicts={key: answer.verdict for key, answer in answers.items()},
+            label_mass={key: answer.label_mass for key, answer in answers.items()},
+            usage=outcome.usage,
+            timings=outcome.timings,
+            metadata=outcome.metadata,
+            provenance_sha256=canonical_sha256(outcome.provenance.model_dump(mode="json")),
+        ),
+    )
+    return response.model_dump(mode="json")
 
 
-def write_error(error: WorkerError) -> tuple[int, dict[str, Any]]:
-    """Word an error as System One does: HTTP status and body."""
-    if isinstance(error, Rejected):
-        return _rejection(error)
-    if isinstance(error, DeadlinePassed):
-        return 504, _detail("deadline_exceeded", str(error))
-    if isinstance(error, Bug):
-        return 500, _detail("internal_error", str(error))
-    if isinstance(error, EngineBusy):
-        return 503, _detail("overloaded", str(error))
-    return 503, _detail("unavailable", str(error))
+class Detail(_Wire):
+    """An error."""
+
+    error_type: str
+    message: str
 
 
-def _rejection(error: Rejected) -> tuple[int, dict[str, Any]]:
-    if error.code == "unknown_model":
-        return 400, _detail("api_usage_error", error.message)
-    if error.code == "invalid_body":
-        return 400, _detail("api_usage_error", error.message)
-    if error.code in ("prompt_too_long", "too_large"):
-        return 413, _detail("request_too_large", error.message)
-    place = [part for part in error.where.split(".") if part]
-    return 422, {"detail": [{"loc": ["body", *place], "msg": error.message, "type": error.code}]}
+class ErrorBody(_Wire):
+    """What System One answers when it does not answer."""
+
+    detail: Detail
 
 
-def _detail(kind: str, message: str) -> dict[str, Any]:
-    return {"detail": {"error_type": kind, "message": message}}
+class Invalid(_Wire):
+    """One place of a body that is not as it must be."""
+
+    loc: list[str]
+    msg: str
+    type: str
+
+
+class InvalidBody(_Wire):
+    """What System One answers when a body is JSON but no request."""
+
+    detail: list[Invalid]
+
+
+def write_error(refusal: Refusal) -> dict[str, Any]:
+    """Word a refusal as System One does."""
+    if refusal.status == 422:
+        place = ["body", *(part for part in refusal.where.split(".") if part)]
+        fault = Invalid(loc=place, msg=refusal.message, type=refusal.code)
+        return InvalidBody(detail=[fault]).model_dump()
+    where = f"{refusal.where}: " if refusal.where else ""
+    detail = Detail(error_type=refusal.kind, message=where + refusal.message)
+    return ErrorBody(detail=detail).model_dump()

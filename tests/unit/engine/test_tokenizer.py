@@ -157,3 +157,11 @@ def test_some_control_tokens_swallow_white_space() -> None:
     tokens = Tokenizer(FakeRaw(), control, ()).encode(prompt)
 
     assert [*chars(" "), 1, *chars("a b"), 2, *chars(" c")] == tokens
+
+
+def test_spellings_can_be_looked_for() -> None:
+    """Formats that refuse the spelling of a control token ask here."""
+    tokenizer = Tokenizer(FakeRaw(), CONTROL, ())
+
+    assert tokenizer.spells_control("a <|end|> b")
+    assert not tokenizer.spells_control("a |end|> b")
