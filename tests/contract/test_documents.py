@@ -8,6 +8,7 @@ from typing import Any
 import aioboto3
 import pytest
 import structlog
+from botocore.exceptions import ClientError, EndpointConnectionError
 from moto.server import ThreadedMotoServer
 from prometheus_client import REGISTRY
 
@@ -113,8 +114,6 @@ class Refusing:
         self._code = code
 
     async def __call__(self, **_: Any) -> Any:
-        from botocore.exceptions import ClientError, EndpointConnectionError
-
         if self._code == "EndpointConnectionError":
             raise EndpointConnectionError(endpoint_url=f"https://{BUCKET}.s3/{SECRET}")
         error = {"Code": self._code, "Message": f"about {SECRET}"}

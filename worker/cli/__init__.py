@@ -10,10 +10,13 @@ import click
 
 from worker import __version__
 from worker.cli.ask import ask
+from worker.cli.collect import collect
 from worker.cli.demo import demo
 from worker.cli.doctor import doctor
+from worker.cli.redrive import redrive
 from worker.cli.run import run, serve
 from worker.cli.sample_model import sample_model
+from worker.cli.submit import submit
 from worker.cli.tune import tune
 from worker.errors import ExitCode, WorkerError
 
@@ -27,13 +30,24 @@ def commands() -> None:
     reached as AWS's own variables say: AWS_REGION, AWS_PROFILE, AWS_ENDPOINT_URL and so on.
 
     Exit codes: 0 done or drained, 1 a bug, 2 usage or settings, 3 this build or model cannot run
-    here, 4 AWS cannot be used, 5 the engine failed, 6 drained with work unfinished.
+    here, 4 AWS cannot be used, 5 the engine failed, 6 drained with work unfinished, 7 fell short.
     """
 
 
 _CANNOT_WRITE = (errno.ENOSPC, errno.EIO, errno.EBADF)
 
-for _command in (demo, ask, run, serve, doctor, tune, sample_model):
+for _command in (
+    demo,
+    ask,
+    run,
+    serve,
+    submit,
+    collect,
+    redrive,
+    doctor,
+    tune,
+    sample_model,
+):
     commands.add_command(_command)
 
 

@@ -24,13 +24,22 @@ class SettingsCommand(click.Command):
 
     Args:
         groups: names of groups of settings; all others are read from the environment only.
+        settings: names of single settings beside those.
         attributes: of a click command.
     """
 
-    def __init__(self, *args: Any, groups: tuple[str, ...], **attributes: Any) -> None:
+    def __init__(
+        self,
+        *args: Any,
+        groups: tuple[str, ...] = (),
+        settings: tuple[str, ...] = (),
+        **attributes: Any,
+    ) -> None:
         super().__init__(*args, **attributes)
         options = map(_SettingOption, Settings.model_fields)
-        self.params += [option for option in options if option.group in groups]
+        self.params += [
+            option for option in options if option.group in groups or option.name in settings
+        ]
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the command's own options first, then each group of settings."""

@@ -1,0 +1,1 @@
+"""Work at a desk: documents in, outcomes and dead letters out."""

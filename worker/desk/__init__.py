@@ -1,0 +1,1 @@
+"""Work at a desk: submit documents, collect outcomes, send dead letters back."""
