@@ -229,7 +229,7 @@ class Requests:
         kind = self._draw.choice(("choice", "choice", "score", "noul"))
         question: dict[str, Any] = {"type": kind, "instructions": self._text(5) or "Which?"}
         if kind == "choice":
-            question["criteria"] = self._options()
+            question["criteria"] = self.options()
         elif kind == "score":
             levels = self._draw.randint(2, 10)
             question["criteria"] = [self._text(3) for _ in range(levels)]
@@ -238,8 +238,10 @@ class Requests:
             question["criteria"] = {side: self._description() for side in sides}
         return question
 
-    def _options(self) -> dict[str, Any]:
-        count = self._draw.choice((1, 2, 3, 4, 8, 11, 26, 27, self._most_options))
+    def options(self) -> dict[str, Any]:
+        """Return the next options of a choice."""
+        counts = (1, 2, 3, 4, 8, 11, 26, 27, 52)
+        count = self._draw.choice([count for count in counts if count <= self._most_options])
         if count <= 26 and self._draw.random() < 0.2:
             return dict.fromkeys(self._draw.sample("ABCDEFGHIJKLMNOPqrstuvwxyz", count))
         keys = [f"{self._words(2)}{n}" for n in range(count)]

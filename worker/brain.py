@@ -23,6 +23,7 @@ from worker.decision.outcome import (
     canonical_sha256,
 )
 from worker.decision.prompt import Frame, PromptTemplate, chat_frame
+from worker.decision.prompt_file import read_prompt
 from worker.decision.wording import Wording
 from worker.engine.cores import usable_cores
 from worker.engine.fingerprint import ModelFile, fingerprint_model, hardware
@@ -96,7 +97,8 @@ async def open_brain(settings: Settings) -> AsyncIterator[Brain]:
             await _in_thread(lambda _: pool.start())
             metrics.ENGINE_STALLED.set_function(pool.stalled_seconds)
             _announce(provenance, size, wording.labels)
-            evaluator = Evaluator(pool, wording, provenance)
+            control = model.tokenizer.control if settings.control_tokens == "reject" else None
+            evaluator = Evaluator(pool, wording, provenance, settings.orders, control)
             yield Brain(evaluator, size, model.tokenizer.spells_control)
         finally:
             await _in_thread(lambda _: pool.close())
@@ -164,19 +166,34 @@ def _size(model: "Model", file: ModelFile, settings: Settings, free_bytes: int) 
 
 
 def open_wording(model: "Model", settings: Settings) -> Wording:
-    """Return the way to put tickets to a model: its own, or the worker's.
+    """Return the way to put tickets to a model: its own, the worker's, or the operator's.
 
     Raises:
         CannotRun: the model cannot be asked, or not that way.
+        UsageError: the operator's prompt cannot be used.
     """
     if model.decision_type is not None:
+        if settings.prompt_file is not None:
+            raise UsageError(
+                f"a model of type {model.decision_type} is asked in its own words only"
+            )
         return native_wording(model.architecture, model.metadata, model, model.tokenizer.control)
     frame = Frame()
     template = model.chat_template
     if template and settings.chat_template == "auto":
         frame = chat_frame(template, bos=model.bos_text(), eos=model.eos_text())
-    prompt = PromptTemplate(PROMPT_NAME, PROMPT_VERSION, bundled_prompt(), frame)
+    prompt = _prompt(settings.prompt_file, frame)
     return DirectWording(prompt, prove_labels(model, prompt.cue(), chat=frame.chat))
+
+
+def _prompt(path: Path | None, frame: Frame) -> PromptTemplate:
+    if path is None:
+        return PromptTemplate(PROMPT_NAME, PROMPT_VERSION, bundled_prompt(), frame)
+    try:
+        source = path.read_text("utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise UsageError(f"prompt file {path} cannot be read: {error}") from error
+    return read_prompt(path.stem, source, frame)
 
 
 def _provenance(
@@ -204,7 +221,12 @@ def _provenance(
             batching="exact",
         ),
         hardware=hardware(),
-        prompt=PromptProvenance(name=wording.name, version=wording.version, sha256=wording.sha256),
+        prompt=PromptProvenance(
+            name=wording.name,
+            version=wording.version,
+            sha256=wording.sha256,
+            orders=settings.orders,
+        ),
     )
 
 

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 from worker.decision.answer import make_answer
 from worker.decision.asked import Worded
+from worker.decision.control import ControlTokens
 from worker.decision.outcome import (
     SCHEMA,
     Outcome,
@@ -18,6 +19,7 @@ from worker.decision.policy import NO_POLICY, most_cautious
 from worker.decision.prompt import shown
 from worker.decision.question import Question, Text
 from worker.decision.scores import Reading, Scores, score_views
+from worker.decision.spelled import refuse_spelled
 from worker.decision.ticket import Ticket
 from worker.decision.wording import Wording
 from worker.errors import Rejected
@@ -36,12 +38,14 @@ class Evaluator:
         wording: how questions are put to the model.
         provenance: of this process; each outcome carries it.
         orders: in how many orders options are shown; None: as the wording does itself.
+        control: control tokens that no ticket may spell; None: spelled, they are text.
     """
 
     engine: Engine
     wording: Wording
     provenance: Provenance
     orders: int | None = None
+    control: ControlTokens | None = None
 
     async def evaluate(self, ticket: Ticket, lane: Lane, deadline: float | None = None) -> Outcome:
         """Answer all questions of a ticket.
@@ -80,6 +84,8 @@ class Evaluator:
                 f" {MAX_PROMPT_CHARACTERS} characters",
                 "questions",
             )
+        if self.control is not None:
+            refuse_spelled(self.control, state, questions)
         return self.wording.word(state, questions, self.orders)
 
     def _outcome(

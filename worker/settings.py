@@ -78,6 +78,15 @@ class Settings(BaseSettings):
     chat_template: Literal["auto", "none"] = _setting(
         "auto", "Model", "auto: the GGUF's own when it has one; none: plain text"
     )
+    prompt_file: _Folder | None = _setting(
+        None, "Model", "Jinja file of a prompt of your own [direct-v1]"
+    )
+    orders: int | None = _setting(
+        None, "Model", "orders that options are shown in, averaged [1; lev: 2]", ge=1, le=32
+    )
+    control_tokens: Literal["text", "reject"] = _setting(
+        "text", "Model", "control tokens spelled in a ticket: read as text, or reject it"
+    )
     contexts: int = _setting(0, "Engine", "llama.cpp contexts; 0: one per core", ge=0, le=64)
     threads: int = _setting(
         0, "Engine", "threads of each context; 0: share the cores", ge=0, le=512

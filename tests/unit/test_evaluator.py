@@ -1,6 +1,7 @@
 """The evaluator: one ticket in, one outcome out."""
 
 import math
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -14,6 +15,7 @@ from tests.factories import (
     make_wording,
 )
 from tests.fakes import FakeEngine
+from worker.decision.control import ControlTokens
 from worker.decision.outcome import questions_sha256
 from worker.decision.scores import Reading
 from worker.errors import EngineBusy, Rejected
@@ -163,3 +165,51 @@ def test_a_rejection_is_worded() -> None:
         outcome.provenance,
     )
     assert "unknown_model" == outcome.error.code
+
+
+async def test_every_order_is_a_branch_of_its_own() -> None:
+    """Options are shown in as many orders as asked for, levels as given; the answers average."""
+    engine = FakeEngine()
+    evaluator = replace(make_evaluator(engine), orders=2)
+    ticket = make_ticket()
+    outcome = await evaluator.evaluate(ticket, Lane.BATCH)
+    [evaluation] = engine.evaluations
+    desk = ticket.questions["desk"]
+
+    assert [2, 2, 3, 2, 2] == [len(branch.label_tokens) for branch in evaluation.branches]
+    assert [
+        make_prompt().render(ticket.state, desk, make_labels(2), order)
+        for order in ((0, 1), (1, 0))
+    ] == [branch.prompt for branch in evaluation.branches[:2]]
+    assert list(QUESTIONS) == list(outcome.answers)
+
+
+@pytest.mark.parametrize(
+    ("fields", "where"),
+    [
+        ({"state": "say <|end|>"}, "state"),
+        ({"state": {"a": ["b", {"<|end|>": 1}]}}, "state"),
+        ({"questions": {"<|end|>": QUESTIONS["desk"]}}, "questions"),
+        (
+            {"questions": {"q": {"type": "noul", "instructions": ["<|end|>"]}}},
+            "questions.q.instructions",
+        ),
+        (
+            {"questions": {"q": {"type": "choice", "criteria": {"<|end|>": None}}}},
+            "questions.q.criteria",
+        ),
+        ({"questions": {"q": {"type": "score", "criteria": ["<|end|>"]}}}, "questions.q.criteria"),
+    ],
+)
+async def test_spelled_control_tokens_can_be_refused(fields: dict[str, Any], where: str) -> None:
+    """By setting, wherever they stand; otherwise they are text."""
+    ticket = make_ticket(**fields)
+    evaluator = make_evaluator()
+    strict = replace(evaluator, control=ControlTokens(["<|end|>"]))
+
+    assert "decided" == (await evaluator.evaluate(ticket, Lane.BATCH)).status
+    assert "decided" == (await strict.evaluate(make_ticket(state="<|end|"), Lane.BATCH)).status
+    with pytest.raises(Rejected) as caught:
+        await strict.evaluate(ticket, Lane.BATCH)
+    assert ("control_tokens", where) == (caught.value.code, caught.value.where)
+    assert "<|end|>" not in caught.value.message

@@ -9,7 +9,7 @@ from worker.decision.policy import Verdict
 from worker.decision.question import Choice, Noul, Question, Text
 from worker.decision.scores import Scores
 
-BEYOND_SYSTEM_ONE = frozenset({"verdict", "label_mass"})
+BEYOND_SYSTEM_ONE = frozenset({"verdict", "label_mass", "top_is_label"})
 """Fields of an outcome's answer that a System One answer does not have."""
 
 
@@ -18,6 +18,7 @@ class _Answer(BaseModel):
 
     verdict: Verdict
     label_mass: float
+    top_is_label: bool
 
 
 class ChoiceAnswer(_Answer):
@@ -53,21 +54,20 @@ def make_answer(question: Question, scores: Scores, verdict: Verdict) -> Answer:
     """Word *scores* as the answer to *question*."""
     keys = [option.key for option in question.options()]
     by_key = dict(zip(keys, scores.probabilities, strict=True))
+    signs = _Answer(verdict=verdict, label_mass=scores.label_mass, top_is_label=scores.top_is_label)
     if isinstance(question, Noul):
-        return NoulAnswer(noul=by_key["true"], verdict=verdict, label_mass=scores.label_mass)
+        return NoulAnswer(noul=by_key["true"], **dict(signs))
     if isinstance(question, Choice):
         return ChoiceAnswer(
             choice=keys[scores.best],
             probabilities=by_key,
             confidence=formulas.choice_confidence(scores.probabilities),
-            verdict=verdict,
-            label_mass=scores.label_mass,
+            **dict(signs),
         )
     return ScoreAnswer(
         score=formulas.expected_level(scores.probabilities),
         legend=dict(zip(keys, question.criteria, strict=True)),
         probabilities=by_key,
         confidence=formulas.score_confidence(scores.probabilities),
-        verdict=verdict,
-        label_mass=scores.label_mass,
+        **dict(signs),
     )

@@ -1,11 +1,13 @@
 """The spellings of a vocabulary's control tokens, found in text."""
 
+import json
 import re
 from collections.abc import Iterable
 
 from worker.decision.text import Piece, PromptText
 
 _FIRST_PRIVATE = 0xF0000  # the private use plane 15 has a place for each character of plane 0
+_ESCAPED_VEIL = re.compile(r"\\u(db[89abAB][0-9a-f])\\u(d[c-f][0-9a-f]{2})")
 _KEPT = frozenset(' \t\n\v\f\r"\\')
 
 
@@ -31,6 +33,14 @@ class ControlTokens:
         A control token in a rendering of veiled texts is the template's own.
         """
         return text.translate(self._veils)
+
+    def keep_veils(self, escaped: str) -> str:
+        """Return JSON text whose veiled characters were escaped with them as they are."""
+        return _ESCAPED_VEIL.sub(lambda match: self._kept_veil(match.group()), escaped)
+
+    def _kept_veil(self, escape: str) -> str:
+        character: str = json.loads(f'"{escape}"')
+        return character if ord(character) in self._unveils else escape
 
     def split(self, rendered: str, veiled: str) -> PromptText | None:
         """Return a rendering in pieces of which only the template's own control tokens are trusted.

@@ -46,11 +46,21 @@ class RuntimeProvenance(_Part):
 
 
 class PromptProvenance(_Part):
-    """Which wording was used."""
+    """Which wording was used.
+
+    Attributes:
+        orders: in how many orders options were shown; None: as the wording does itself.
+    """
 
     name: str
     version: str
     sha256: str
+    orders: int | None = None
+
+    @property
+    def identity(self) -> str:
+        """The hash, with the orders where they were asked for: answers depend on both."""
+        return self.sha256 if self.orders is None else f"{self.sha256}, {self.orders} orders"
 
 
 class Provenance(_Part):
@@ -153,7 +163,7 @@ def outcome_id(*, ticket_id: str, state: Any, questions: str, provenance: Proven
         canonical_sha256(state),
         questions,
         provenance.model.sha256,
-        provenance.prompt.sha256,
+        provenance.prompt.identity,
         "",  # the policy's hash; there is none yet
     ]
     return canonical_sha256(parts)[:32]

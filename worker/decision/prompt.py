@@ -8,6 +8,7 @@ can neither steer it nor become a control token.
 
 import hashlib
 import json
+import re
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
@@ -21,6 +22,10 @@ from worker.decision.text import Piece, PromptText
 from worker.errors import CannotRun
 
 _MARK = "\N{WHITE SQUARE}the prompt goes here\N{WHITE SQUARE}"
+
+# The names by which templates know it: Qwen, GLM and SmolLM; DeepSeek and Granite; Seed.
+_WITHOUT_THINKING = {"enable_thinking": False, "thinking": False, "thinking_budget": 0}
+_OPEN_THOUGHT = re.compile(r"<(?P<tag>[\w:]*think(?:ing)?)>\s*\Z")
 
 _DEFAULT_INSTRUCTIONS = {
     "choice": "Which option fits best?",
@@ -70,7 +75,7 @@ def chat_frame(template: str, *, bos: str, eos: str) -> Frame:
         rendered = environment.from_string(template).render(
             messages=[{"role": "user", "content": _MARK}],
             add_generation_prompt=True,
-            enable_thinking=False,
+            **_WITHOUT_THINKING,
             bos_token=bos,
             eos_token=eos,
         )
@@ -174,4 +179,5 @@ def _as_json(value: Any, indent: int | None = None) -> str:
 
 def _without_open_thought(tail: str) -> str:
     """Close a thought that the template leaves open for the model to fill."""
-    return f"{tail.rstrip()}\n\n</think>\n\n" if tail.rstrip().endswith("<think>") else tail
+    thought = _OPEN_THOUGHT.search(tail)
+    return f"{tail.rstrip()}\n\n</{thought['tag']}>\n\n" if thought else tail

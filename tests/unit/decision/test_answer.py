@@ -9,6 +9,7 @@ from worker.decision.policy import NO_POLICY, Verdict
 BEYOND = {
     "verdict": {"disposition": "review", "reasons": ["no_policy"], "threshold": None},
     "label_mass": 0.9,
+    "top_is_label": True,
 }
 
 

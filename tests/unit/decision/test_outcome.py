@@ -177,6 +177,7 @@ def test_the_id_is_that_of_the_documented_parts() -> None:
         {"questions": "00" * 32},
         {"provenance": make_provenance(model={"sha256": "00" * 32})},
         {"provenance": make_provenance(prompt={"sha256": "00" * 32})},
+        {"provenance": make_provenance(prompt={"orders": 2})},
     ],
 )
 def test_any_other_part_has_another_id(changed: dict[str, Any]) -> None:

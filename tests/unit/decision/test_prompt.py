@@ -254,6 +254,11 @@ def test_a_chat_template_is_given_its_tokens() -> None:
         ("<think>", "<think>\n\n</think>\n\n"),
         ("<think>\n", "<think>\n\n</think>\n\n"),
         ("<think>\n\n</think>\n\n", "<think>\n\n</think>\n\n"),
+        ("<seed:think>", "<seed:think>\n\n</seed:think>\n\n"),
+        ("<thinking>\n", "<thinking>\n\n</thinking>\n\n"),
+        ("{% if thinking %}<think>{% else %}</think>{% endif %}", "</think>"),
+        ("{% if thinking_budget == 0 %}<no>{% endif %}", "<no>"),
+        ("I <think> so", "I <think> so"),
         ("assistant\n", "assistant\n"),
         (
             "{% if enable_thinking is false %}<think></think>{% else %}<think>{% endif %}",

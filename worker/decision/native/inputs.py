@@ -20,12 +20,14 @@ class Shown:
     Attributes:
         key: the question's id.
         question: what is asked.
-        options: in the order shown.
-        labels: one for each option; none where a rating is asked for.
+        order: the index of the option at each place.
+        options: in that order.
+        labels: one for each option.
     """
 
     key: str
     question: Question
+    order: tuple[int, ...]
     options: Sequence[Option]
     labels: Sequence[NativeLabel]
 
@@ -64,14 +66,13 @@ class Inputs:
     def _options(self, shown: Shown) -> list[Object]:
         own_keys = isinstance(shown.question, Choice)  # other keys are the format's
         options = []
-        for place, option in enumerate(shown.options):
+        for option, label in zip(shown.options, shown.labels, strict=True):
             values = {
                 "key": self._text(option.key) if own_keys else option.key,
                 "description": self._text(option.description),
             }
-            label = shown.labels[place].shown if place < len(shown.labels) else None
-            if label is not None:
-                values["label"] = label
+            if label.shown is not None:
+                values["label"] = label.shown
             options.append(Object(sorted(values.items()) if self._sorts_keys else values))
         return options
 

@@ -1,7 +1,7 @@
 """A decision model's own template, rendered as llama.cpp renders it."""
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import jinja2
@@ -26,11 +26,9 @@ class NativeTemplate:
 
     def __init__(self, source: str, control: ControlTokens) -> None:
         self._control = control
-        environment = sandbox(jinja2.Undefined)
-        environment.finalize = printed
-        environment.filters["tojson"] = as_json
         try:
-            self._template = environment.from_string(source)
+            self._plain = _environment(as_json).from_string(source)
+            self._veiled = _environment(self._as_veiled_json).from_string(source)
         except jinja2.TemplateError as error:
             raise CannotRun(f"the model's systemone template is not Jinja: {error}") from error
         self.sha256 = hashlib.sha256(source.encode()).hexdigest()
@@ -45,7 +43,7 @@ class NativeTemplate:
         Raises:
             Rejected: the template refuses, or its tokens cannot be told from the ticket's.
         """
-        prompt = self._control.split(self._print(values), self._print(veiled))
+        prompt = self._control.split(_print(self._plain, values), _print(self._veiled, veiled))
         if prompt is None:
             raise Rejected(
                 "control_tokens",
@@ -54,11 +52,22 @@ class NativeTemplate:
             )
         return prompt
 
-    def _print(self, values: Mapping[str, Any]) -> str:
-        try:
-            return self._template.render(values)
-        except Exception as error:  # noqa: BLE001 - foreign code, and its words may be the ticket's
-            raise Rejected(
-                "template_failed",
-                f"the model's template cannot render this question ({type(error).__name__})",
-            ) from None
+    def _as_veiled_json(self, value: Any, *arguments: Any, **options: Any) -> str:
+        return self._control.keep_veils(as_json(value, *arguments, **options))
+
+
+def _environment(serialise: Callable[..., str]) -> jinja2.Environment:
+    environment = sandbox(jinja2.Undefined)
+    environment.finalize = printed
+    environment.filters["tojson"] = serialise
+    return environment
+
+
+def _print(template: jinja2.Template, values: Mapping[str, Any]) -> str:
+    try:
+        return template.render(values)
+    except Exception as error:  # noqa: BLE001 - foreign code, and its words may be the ticket's
+        raise Rejected(
+            "template_failed",
+            f"the model's template cannot render this question ({type(error).__name__})",
+        ) from None

@@ -90,7 +90,7 @@ def _pieces(
     if isinstance(value, float):
         yield f"{float(value):g}"
     elif not isinstance(value, dict | list | tuple):
-        yield json.dumps(value, ensure_ascii=ensure_ascii)
+        yield _scalar(value, ensure_ascii)
     elif not value:
         yield "{}" if isinstance(value, dict) else "[]"
     else:
@@ -102,7 +102,14 @@ def _pieces(
         for number, item in enumerate(value):
             yield between if number else line
             if isinstance(value, dict):
-                yield json.dumps(item, ensure_ascii=ensure_ascii) + key_separator
+                yield _scalar(item, ensure_ascii) + key_separator
                 item = value[item]  # noqa: PLW2901
             yield from _pieces(item, ensure_ascii, indent, separators, level + 1)
         yield f"\n{' ' * indent * (level - 1)}{closing}" if indent else closing
+
+
+def _scalar(value: Any, ensure_ascii: bool) -> str:
+    if isinstance(value, str) and "\x7f" in value:  # ASCII, yet Python would escape it
+        parts = (json.dumps(part, ensure_ascii=ensure_ascii)[1:-1] for part in value.split("\x7f"))
+        return '"' + "\x7f".join(parts) + '"'
+    return json.dumps(value, ensure_ascii=ensure_ascii)

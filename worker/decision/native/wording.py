@@ -25,7 +25,7 @@ _PROBES: Mapping[str, Question] = {
     "another": Noul(type="noul", instructions="Is it?"),
 }
 
-_Sheets = tuple[Inputs, Inputs]
+_Sheet = tuple[Inputs, Inputs]
 """What the template is given: plain, and with the ticket's texts veiled."""
 
 
@@ -115,48 +115,58 @@ class NativeWording:
             Rejected: a question cannot be put to this model.
         """
         refuse_media(state)
-        listed = [self._show(key, question) for key, question in questions.items()]
-        plain = Inputs(self._kind, state, listed)
-        sheets = plain, Inputs(self._kind, state, listed, self._veil)
-        first, second = (
-            self._render(sheets, self._show(key, question)) for key, question in _PROBES.items()
-        )
-        asked = [
-            self._ask(sheets, key, question, orders or self._kind.orders)
+        shows = [
+            [self._show(key, question, order) for order in self._orders(question, orders)]
             for key, question in questions.items()
         ]
-        return Worded((first, second), tuple(asked))
+        sheets = self._sheets(state, shows)
+        first, second = (
+            self._render(sheets[0], self._show(key, question, self._orders(question, 1)[0]))
+            for key, question in _PROBES.items()
+        )
+        return Worded((first, second), tuple(self._ask(sheets, views) for views in shows))
 
-    def _ask(self, sheets: _Sheets, key: str, question: Question, orders: int) -> Asked:
-        count = len(question.options())
-        rates = self._kind.rates and isinstance(question, Noul)
-        views = []
-        for order in self._orders(question, orders):
-            shown = self._show(key, question, order)
-            labels = self._labels.ratings if rates else shown.labels
-            prompt = self._render(sheets, shown)
-            views.append(View(prompt, tuple(label.tokens for label in labels), order))
-        return Asked(tuple(views), self._temperatures.find(question.type, count), rates)
-
-    def _orders(self, question: Question, orders: int) -> tuple[Order, ...]:
+    def _orders(self, question: Question, orders: int | None) -> tuple[Order, ...]:
         if isinstance(question, Noul) and not self._kind.true_first:
             return ((1, 0),)
-        return option_orders(len(question.options()), orders if isinstance(question, Choice) else 1)
+        many = orders or self._kind.orders
+        return option_orders(len(question.options()), many if isinstance(question, Choice) else 1)
 
-    def _show(self, key: str, question: Question, order: Order | None = None) -> Shown:
+    def _show(self, key: str, question: Question, order: Order) -> Shown:
         if question.instructions is None:
             where = f"questions.{key}.instructions"
             raise Rejected("invalid_ticket", "this model needs instructions", where)
         given = question.options()
-        options = [given[index] for index in order or self._orders(question, 1)[0]]
+        options = [given[index] for index in order]
         try:
             labels = self._labels.label(question, options)
         except Rejected as fault:
             raise Rejected(fault.code, fault.message, f"questions.{key}.criteria") from None
-        return Shown(key, question, options, labels)
+        return Shown(key, question, order, options, labels)
 
-    def _render(self, sheets: _Sheets, shown: Shown) -> PromptText:
-        plain, veiled = (inputs.of(shown) for inputs in sheets)
+    def _sheets(self, state: Text, shows: Sequence[Sequence[Shown]]) -> list[_Sheet]:
+        """Return a sheet for each view; one for all where prompts do not list other questions."""
+        views = max(map(len, shows)) if self._kind.lists_questions else 1
+        sheets = []
+        for number in range(views):
+            listed = [one[min(number, len(one) - 1)] for one in shows]
+            plain = Inputs(self._kind, state, listed)
+            sheets.append((plain, Inputs(self._kind, state, listed, self._veil)))
+        return sheets
+
+    def _ask(self, sheets: Sequence[_Sheet], shows: Sequence[Shown]) -> Asked:
+        question = shows[0].question
+        rates = self._kind.rates and isinstance(question, Noul)
+        views = []
+        for number, shown in enumerate(shows):
+            labels = self._labels.ratings if rates else shown.labels
+            prompt = self._render(sheets[min(number, len(sheets) - 1)], shown)
+            views.append(View(prompt, tuple(label.tokens for label in labels), shown.order))
+        temperature = self._temperatures.find(question.type, len(shows[0].options))
+        return Asked(tuple(views), temperature, rates)
+
+    def _render(self, sheet: _Sheet, shown: Shown) -> PromptText:
+        plain, veiled = (inputs.of(shown) for inputs in sheet)
         try:
             return self._template.render(plain, veiled)
         except Rejected as fault:

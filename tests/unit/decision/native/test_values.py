@@ -53,3 +53,9 @@ def test_json_can_be_laid_out() -> None:
     assert '{"a":[1,{}],"ü":1.5}' == as_json(value, separators=(",", ":"))
     assert '{"a": [1, {}], "\\u00fc": 1.5}' == as_json(value, ensure_ascii=True)
     assert '{\n  "a": [\n    1,\n    {}\n  ],\n  "ü": 1.5\n}' == as_json(value, indent=2)
+
+
+def test_only_characters_beyond_ascii_are_escaped() -> None:
+    """U+007F is ASCII, whatever Python thinks of it."""
+    assert '"\x7f\\\\u007f\\u00e9"' == as_json("\x7f\\u007fé", ensure_ascii=True)
+    assert '{"\x7f": 1}' == as_json({"\x7f": 1}, ensure_ascii=True)
