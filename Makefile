@@ -13,7 +13,7 @@ CACHES := .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: setup demo test test-full check format bench lock clean help FORCE
+.PHONY: setup demo test test-full test-clients check format bench lock clean help FORCE
 
 setup: $(VENV)/.llama $(VENV)/.project  ## make .venv; builds llama.cpp the first time (about 8 minutes on 2 cores)
 
@@ -25,6 +25,11 @@ test: setup  ## run the tests (ARGS='-k name' for some of them)
 
 test-full: setup  ## run all tests, with full counts; takes much longer
 	$(PY) -m pytest -m "slow or not slow" $(ARGS)
+
+# Node's package manager says itself where packages come from.
+test-clients: setup  ## test other languages' clients; needs Node 20 and npm
+	@npm install --silent --no-audit --no-fund --no-save --prefix build/clients @typesafe-ai/sdk@0.6.0
+	NODE_MODULES=build/clients/node_modules $(PY) -m pytest $(ARGS) tests/acceptance/javascript_client.py
 
 check: setup  ## check format, lint, types and import directions
 	$(VENV)/bin/ruff format --check .
@@ -59,7 +64,7 @@ clean:  ## remove .venv, caches and build files
 	@echo "The built llama.cpp wheels stay; to remove them: rm -r '$(WHEELS)'"
 
 help:  ## show this list
-	@awk -F ':.*  ## ' '/^[a-z-]+:.*  ## / {printf "  make %-10s %s\n", $$1, $$2}' Makefile
+	@awk -F ':.*  ## ' '/^[a-z-]+:.*  ## / {printf "  make %-12s %s\n", $$1, $$2}' Makefile
 
 # --- what setup is made of ---------------------------------------------------------------------
 

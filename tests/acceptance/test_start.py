@@ -117,6 +117,8 @@ def test_no_region(desk: Desk, run: Run, tiny_model: Path) -> None:
         (("run", "--model", "{model}"), {}, "--queue-url and --topic-arn"),
         (("serve", "--model", "{model}"), {}, "--port"),
         (("serve", "--model", "{model}", "--port", "x"), {}, "--port"),
+        (("serve", "--model", "{model}", "--port", "0", "--host", "0.0.0.0"), {}, "--open-to-all"),
+        (("serve", "--model", "{model}", "--port", "0", "--api-keys-file", "/none"), {}, "/none"),
         (("run", "--topic-arn", "outcomes"), {}, "--topic-arn: must be an ARN"),
         (("run", "--queue-url", "tickets"), {}, "--queue-url: must be the URL"),
         (("run",), {"WORKER_QEUE_URL": "x"}, "the nearest is WORKER_QUEUE_URL"),

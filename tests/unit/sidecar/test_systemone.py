@@ -136,6 +136,8 @@ async def test_both_routes_answer(path: str) -> None:
          422),
         (make_request(model="other"), 400),
         (make_request(question_set="x", questions=...), 422),
+        (make_request(assets={"a": {"type": "image", "data_base64": "AA=="}}), 422),
+        (make_request(images=["AA=="]), 422),
         ({"decision": {}, "questions": {}}, 422),
     ],
 )  # fmt: skip
@@ -146,3 +148,11 @@ async def test_what_the_caller_must_change(body: Any, status: int) -> None:
 
     assert status == answered.status
     assert ["detail"] == list(answered.body)
+
+
+async def test_unknown_fields_are_ignored() -> None:
+    """Also those that could carry something else than text, as long as they do not."""
+    async with open_bench() as bench:
+        answered = await bench.post(make_request(assets={}, images=None, other=[1]))
+
+    assert 200 == answered.status
