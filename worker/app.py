@@ -10,14 +10,16 @@ from worker.brain import Brain, check_model, open_brain
 from worker.errors import UsageError
 from worker.evaluator import Evaluator
 from worker.lifecycle import Lifecycle
+from worker.ports import Publisher
 from worker.queue.aws import Connection
 from worker.queue.consumer import Consumer
 from worker.queue.handler import Handler
 from worker.queue.lease import Leases
 from worker.queue.locations import AllowList, Prefix
+from worker.queue.offload import OffloadingPublisher
 from worker.queue.opening import Bookcase, Opener
 from worker.queue.s3 import open_documents
-from worker.queue.sns import SnsPublisher, open_publisher
+from worker.queue.sns import MAX_MESSAGE_BYTES, open_publisher
 from worker.queue.sqs import SqsInbox, open_inbox
 from worker.settings import Settings, under_sagemaker
 from worker.sidecar.keys import Keys
@@ -43,7 +45,7 @@ async def run_faces(settings: Settings, lifecycle: Lifecycle, aws: Connection | 
         if settings.port is not None:
             # Bound first: the platform asks for health while the model still loads.
             sidecar = await _open_sidecar(stack, settings, lifecycle)
-        queue: tuple[SqsInbox, SnsPublisher] | None = None
+        queue: tuple[SqsInbox, Publisher] | None = None
         opener = Opener(settings.max_body_bytes)
         if aws is not None:  # before the model: what is wrong with it shows in a second
             queue = await open_queue(stack, settings, aws)
@@ -117,7 +119,7 @@ async def _open_unless_stopped(
 
 async def open_queue(
     stack: AsyncExitStack, settings: Settings, aws: Connection
-) -> tuple[SqsInbox, SnsPublisher]:
+) -> tuple[SqsInbox, Publisher]:
     """Open queue and topic on *stack*, and check the lease settings against the queue.
 
     Raises:
@@ -147,7 +149,13 @@ async def open_queue(
         raise UsageError("; ".join(faults))
     if inbox.facts.dead_letter_url is None:
         _log.warning("no_dead_letter_queue", on_reject=settings.on_reject)
-    return inbox, publisher
+    if settings.outcome_bucket is None:
+        return inbox, publisher
+    documents = await stack.enter_async_context(
+        open_documents(aws, connections=settings.max_in_hand)
+    )
+    place = Prefix.parse(settings.outcome_bucket)
+    return inbox, OffloadingPublisher(publisher, documents, place, MAX_MESSAGE_BYTES)
 
 
 async def open_opener(stack: AsyncExitStack, settings: Settings, aws: Connection) -> Opener:
@@ -172,7 +180,7 @@ def _consumer(
     evaluator: Evaluator,
     opener: Opener,
     inbox: SqsInbox,
-    publisher: SnsPublisher,
+    publisher: Publisher,
 ) -> Consumer:
     leases = Leases(
         inbox,

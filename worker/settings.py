@@ -143,6 +143,9 @@ class Settings(BaseSettings):
     max_document_bytes: int = _setting(
         8 * 2**20, "Queue", "largest S3 document, also once unpacked", ge=1024
     )
+    outcome_bucket: str | None = _setting(
+        None, "Queue", "where outcomes over the topic's limit go: s3://bucket/prefix"
+    )
 
     host: str = _setting("127.0.0.1", "Sidecar", "address to listen on", min_length=1)
     port: int | None = _setting(None, "Sidecar", "port to listen on", ge=0, le=65_535)
@@ -186,10 +189,11 @@ class Settings(BaseSettings):
         "auto", "Process", "auto: console on a terminal, else JSON"
     )
 
-    @field_validator("allow_bucket")
+    @field_validator("allow_bucket", "outcome_bucket")
     @classmethod
-    def _in_s3(cls, value: tuple[str, ...]) -> tuple[str, ...]:
-        if not all(map(_BUCKET.fullmatch, value)):
+    def _in_s3(cls, value: tuple[str, ...] | str | None) -> tuple[str, ...] | str | None:
+        places = (value,) if isinstance(value, str) else value or ()
+        if not all(map(_BUCKET.fullmatch, places)):
             raise ValueError("must be s3://bucket or s3://bucket/prefix")
         return value
 

@@ -200,3 +200,36 @@ def test_rejected_tickets_go_back(desk: Desk, run: Run, start: Start, tiny_model
     assert ("gone", "decided") == (answered["ticket_id"], answered["status"])
     assert SECRET == json.loads(left["Body"])["ticket_id"]
     assert SECRET not in listed.stdout + listed.stderr + back.stdout + back.stderr
+
+
+def test_a_large_outcome_comes_through_s3(
+    desk: Desk, run: Run, start: Start, tiny_model: Path, tmp_path: Path
+) -> None:
+    """Over the topic's limit, the outcome is published as a pointer, and collected whole."""
+    s3(desk).create_bucket(Bucket="papers")
+    metadata = {f"key-{number}": "x" * 20_000 for number in range(16)}
+    question = {"type": "noul", "instructions": "Is money wanted back?"}
+    ticket = {"ticket_id": "t", "state": "x", "questions": {"q": question}, "metadata": metadata}
+    desk.send_tickets([ticket])
+    journal, output = tmp_path / "journal", tmp_path / "out.jsonl"
+    head = {"format": "decision-submitted/1", "queue_url": desk.queue_url}
+    line = {"ticket_id": "t", "sha256": ""}
+    journal.write_text(f"{json.dumps(head)}\n{json.dumps(line)}\n")
+    worker = start(
+        *("run", "--model", str(tiny_model), "--wait-seconds", "1"),
+        *("--outcome-bucket", "s3://papers/out", *desk.flags()),
+    )
+    collected = run(
+        *("collect", "--queue-url", desk.subscriber_url, "--submitted", str(journal)),
+        *("--output", str(output), "--allow-bucket", "s3://papers/out"),
+        *("--timeout-seconds", "30"),
+    )
+    worker.stop()
+    [outcome] = [json.loads(line) for line in output.read_text().splitlines()]
+
+    assert 0 == collected.returncode, collected.stderr
+    assert ("t", "decided", metadata) == (
+        outcome["ticket_id"],
+        outcome["status"],
+        outcome["metadata"],
+    )

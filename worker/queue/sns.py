@@ -9,6 +9,7 @@ import structlog
 from worker.decision.attributes import Attribute
 from worker.errors import AwsUnusable, Rejected
 from worker.queue.aws import Connection, aws_errors, call_config
+from worker.queue.offload import message_bytes
 
 if TYPE_CHECKING:
     from types_aiobotocore_sns.client import SNSClient
@@ -36,7 +37,7 @@ class SnsPublisher:
         group_id: str | None,
     ) -> None:
         """Publish one outcome; see :class:`worker.ports.Publisher`."""
-        size = _size_bytes(message, attributes)
+        size = message_bytes(message, attributes)
         if size > MAX_MESSAGE_BYTES:
             raise Rejected(
                 "outcome_too_large",
@@ -87,10 +88,3 @@ async def _look_at(client: "SNSClient", topic_arn: str) -> None:
         if error.code not in ("AuthorizationError", "AccessDenied"):
             raise
         _log.warning("topic_not_checked", reason="the role may not read the topic's attributes")
-
-
-def _size_bytes(message: str, attributes: Mapping[str, Attribute]) -> int:
-    return len(message.encode()) + sum(
-        len(name.encode()) + len(attribute.type) + len(attribute.value.encode())
-        for name, attribute in attributes.items()
-    )
