@@ -76,11 +76,13 @@ class Evaluator:
 
     def _word(self, state: Text, questions: dict[str, Question]) -> Worded:
         characters = len(shown(state))
+        if self.wording.lists_questions:
+            characters += sum(len(question.model_dump_json()) for question in questions.values())
         prompts = len(questions) * (self.orders or 1)
         if characters * prompts > MAX_PROMPT_CHARACTERS:
             raise Rejected(
                 "too_large",
-                f"{prompts} prompts about {characters} characters of state are more than"
+                f"{prompts} prompts, each with the same {characters} characters, are more than"
                 f" {MAX_PROMPT_CHARACTERS} characters",
                 "questions",
             )

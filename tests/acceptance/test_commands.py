@@ -15,6 +15,8 @@ from typing import Any
 import pytest
 
 from tests.acceptance.conftest import Run, Start
+from tests.native import decider
+from tests.tiny_gguf import write_tiny_gguf
 
 ASK = (
     "--choice", "team=Who handles this?:billing|tech|none",
@@ -46,6 +48,18 @@ def test_ask_gives_the_same_bits_alone_and_with_others(run: Run, tiny_model: Pat
     alone = json.loads(run(*arguments, *ASK[-2:]).stdout)["answers"]["refund"]
 
     assert alone == together
+
+
+def test_ask_answers_with_a_decision_models_own_words(run: Run, tmp_path: Path) -> None:
+    """A GGUF that llama.cpp marks as a decision model needs no other flags than any other."""
+    tiny = decider("lev")
+    model = write_tiny_gguf(
+        tmp_path / "lev.gguf", tiny.kind, tokenizer=tiny.tokenizer, metadata=dict(tiny.metadata)
+    )
+    done = run("ask", "--model", str(model), "--state", "My card was charged twice!", *ASK)
+
+    assert done.returncode == 0, done.stderr
+    assert ["team", "anger", "refund"] == list(json.loads(done.stdout)["answers"])
 
 
 def test_ask_reads_state_and_questions_from_files(

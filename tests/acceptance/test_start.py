@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.acceptance.conftest import Desk, Run, Start
+from tests.tiny_gguf import write_tiny_gguf
 
 
 def missing(tiny: Path, folder: Path) -> Path:
@@ -33,6 +34,11 @@ def too_large(tiny: Path, folder: Path) -> Path:
     return path
 
 
+def read_at_heads(tiny: Path, folder: Path) -> Path:
+    metadata = {"llama.decision.type": "kev"}
+    return write_tiny_gguf(folder / "kev.gguf", metadata=metadata)
+
+
 @pytest.mark.parametrize(
     ("make", "message"),
     [
@@ -40,6 +46,7 @@ def too_large(tiny: Path, folder: Path) -> Path:
         (not_gguf, "not a GGUF file"),
         (truncated, "corrupted or incomplete"),
         (too_large, "GiB of memory"),
+        (read_at_heads, "decision model of type kev"),
     ],
 )
 def test_unusable_model(
@@ -185,3 +192,17 @@ def test_stop_while_starting(start: Start, number: signal.Signals) -> None:
 
     assert 0 == code
     assert not any("model_loaded" in line for line in worker.written)
+
+
+def test_a_prompt_file_is_tried_first(run: Run, tiny_model: Path, tmp_path: Path) -> None:
+    """A prompt of one's own that cannot be used is exit code 2 and the reason."""
+    prompt = tmp_path / "mine-v1.jinja"
+    prompt.write_text("{{ state }}")
+
+    done = run(
+        "ask", "--model", str(tiny_model), "--prompt-file", str(prompt), "--state", "x",
+        "--noul", "n=Is it?",
+    )  # fmt: skip
+
+    assert done.returncode == 2
+    assert "mine-v1 leaves out label 1" in last_line(done.stderr)

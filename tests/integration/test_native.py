@@ -145,6 +145,8 @@ async def test_refusals_agree(tiny_models: TinyModels, kind: str) -> None:
         asks(NOUL),
         asks(NOUL | {"criteria": {"true": "so"}, "instructions": ["Is", {"it": "?"}]}),
         asks(CHOICE | {"criteria": options(1)}),
+        asks(CHOICE | {"criteria": options(2), "instructions": ""}),
+        asks(SCORE | {"criteria": ["low", "high"], "instructions": {}}),
         asks(CHOICE | {"criteria": options(52 if kind == "openjev" else 255)}),
         asks(SCORE | {"criteria": list("abcdefghij")}),
         asks(SCORE | {"criteria": ["low", {"high": 1}]}),
@@ -179,12 +181,22 @@ async def test_refusals_that_differ_on_purpose(tiny_models: TinyModels) -> None:
             asks(CHOICE | {"criteria": options(2), "critera": {}}),  # a slip of the pen
             asks(NOUL | {"criteria": {"yes": "so"}}),  # would be ignored
             asks(NOUL | {"instructions": 7}),
+            asks(NOUL | {"instructions": ""}),  # asks nothing
             {"state": 7, "questions": {"q": NOUL}},
             {"state": "hello", "questions": {"": NOUL}},
         ):
             assert "error" not in pair.native(request), request
             with pytest.raises(Rejected):
                 await pair.ours(request)
+
+
+async def test_a_state_is_never_nothing(tiny_models: TinyModels) -> None:
+    """The native server takes null for lfm2-d1, to ask about images alone; here there are none."""
+    request = {"state": None, "questions": {"q": NOUL}}
+    with open_pair(tiny_models, decider("lfm2-d1")) as pair:
+        assert "error" not in pair.native(request)
+        with pytest.raises(Rejected):
+            await pair.ours(request)
 
 
 async def test_images_are_refused(tiny_models: TinyModels) -> None:

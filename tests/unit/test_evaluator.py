@@ -15,11 +15,12 @@ from tests.factories import (
     make_wording,
 )
 from tests.fakes import FakeEngine
+from tests.native_wording import make_native
 from worker.decision.control import ControlTokens
 from worker.decision.outcome import questions_sha256
 from worker.decision.scores import Reading
 from worker.errors import EngineBusy, Rejected
-from worker.evaluator import Evaluator
+from worker.evaluator import MAX_PROMPT_CHARACTERS, Evaluator
 from worker.ports import Lane
 
 
@@ -213,3 +214,27 @@ async def test_spelled_control_tokens_can_be_refused(fields: dict[str, Any], whe
         await strict.evaluate(ticket, Lane.BATCH)
     assert ("control_tokens", where) == (caught.value.code, caught.value.where)
     assert "<|end|>" not in caught.value.message
+
+
+async def test_the_text_of_one_ticket_is_bounded() -> None:
+    """Each prompt repeats the state, and each of nimble's all questions: not without end."""
+    long = make_ticket(state="x" * (MAX_PROMPT_CHARACTERS // 3 + 1))
+    short = long.model_copy(update={"state": long.state[:-2]})
+    evaluator = make_evaluator()
+
+    assert "decided" == (await evaluator.evaluate(short, Lane.BATCH)).status
+    for ticket, strict in [(long, evaluator), (short, replace(evaluator, orders=2))]:
+        with pytest.raises(Rejected) as caught:
+            await strict.evaluate(ticket, Lane.BATCH)
+        assert ("too_large", "questions") == (caught.value.code, caught.value.where)
+
+
+async def test_questions_that_are_listed_count_as_often() -> None:
+    """One prompt each, and every prompt lists them all."""
+    question = {"type": "noul", "instructions": "x" * (MAX_PROMPT_CHARACTERS // 4)}
+    ticket = make_ticket(questions={"a": question, "b": question})
+    nimble = replace(make_evaluator(), wording=make_native("nimble"))
+
+    assert "decided" == (await make_evaluator().evaluate(ticket, Lane.BATCH)).status
+    with pytest.raises(Rejected, match="characters"):
+        await nimble.evaluate(ticket, Lane.BATCH)

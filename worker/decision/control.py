@@ -2,7 +2,10 @@
 
 import json
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from itertools import groupby
+from operator import itemgetter
+from os.path import commonprefix
 
 from worker.decision.text import Piece, PromptText
 
@@ -19,11 +22,11 @@ class ControlTokens:
     """
 
     def __init__(self, spellings: Iterable[str]) -> None:
+        known = sorted(set(spellings))
         # The longest spelling wins, as in llama.cpp.
-        longest_first = sorted(spellings, key=len, reverse=True)
-        self.pattern = re.compile("|".join(map(re.escape, longest_first)) or r"(?!)")
+        self.pattern = re.compile(_any_of(known) if known else r"(?!)")
         # White space must stay what it is for a template that trims, and so must what JSON escapes.
-        alphabet = {c for spelling in longest_first for c in spelling} - _KEPT
+        alphabet = {c for spelling in known for c in spelling} - _KEPT
         self._veils = {ord(c): _FIRST_PRIVATE + ord(c) for c in alphabet if ord(c) < 1 << 16}
         self._unveils = {veil: plain for plain, veil in self._veils.items()}
 
@@ -67,3 +70,20 @@ class ControlTokens:
             end = match.end()
         pieces.append(Piece(rendered[end:], trusted=False))
         return tuple(piece for piece in pieces if piece.text)
+
+
+def _any_of(spellings: Sequence[str]) -> str:
+    """Return a pattern of the longest of *spellings*, which are sorted and not empty.
+
+    What several have in common is tried once: a vocabulary may have thousands, all of them with
+    the same beginning, and a text may be full of it.
+    """
+    first, last = spellings[0], spellings[-1]
+    shared = len(commonprefix((first, last)))  # noqa: RUF071 - characters are what is meant
+    rest = [spelling[shared:] for spelling in spellings if len(spelling) > shared]
+    pattern = re.escape(first[:shared])
+    if not rest:
+        return pattern
+    branches = "|".join(_any_of(list(group)) for _, group in groupby(rest, key=itemgetter(0)))
+    ends_here = "?" if len(first) == shared else ""
+    return f"{pattern}(?:{branches}){ends_here}"

@@ -24,6 +24,11 @@ class DirectWording:
     pool: LabelPool
 
     @property
+    def lists_questions(self) -> bool:
+        """Each prompt holds one question."""
+        return False
+
+    @property
     def name(self) -> str:
         """The prompt's name."""
         return self.prompt.name

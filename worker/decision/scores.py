@@ -44,8 +44,13 @@ class Scores:
 
 
 def softmax(logits: Sequence[float], temperature: float = 1.0) -> tuple[float, ...]:
-    """Return ``exp(x/T) / sum(exp(x/T))``, shifted by the maximum so that nothing overflows."""
+    """Return ``exp(x/T) / sum(exp(x/T))``, shifted by the maximum so that nothing overflows.
+
+    Where every logit is minus infinity, nothing is known, and all are equally likely.
+    """
     top = max(logits)
+    if top == -math.inf:
+        return (1 / len(logits),) * len(logits)
     weights = [math.exp((logit - top) / temperature) for logit in logits]
     total = math.fsum(weights)
     return tuple(weight / total for weight in weights)
@@ -81,6 +86,8 @@ def _distribution(asked: Asked, view: View, reading: Reading) -> tuple[float, ..
 
 def _mass(reading: Reading) -> float:
     top = max(reading.label_logits)
+    if top == -math.inf:
+        return 0.0
     labels = top + math.log(math.fsum(math.exp(x - top) for x in reading.label_logits))
     return min(1.0, math.exp(labels - reading.log_sum_exp))
 

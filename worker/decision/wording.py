@@ -30,6 +30,11 @@ class Wording(Protocol):
         """The most options that it can label."""
         ...
 
+    @property
+    def lists_questions(self) -> bool:
+        """Whether each prompt lists all questions of the ticket."""
+        ...
+
     def word(
         self, state: Text, questions: Mapping[str, Question], orders: int | None = None
     ) -> Worded:

@@ -59,3 +59,24 @@ def test_a_template_that_looks_into_a_text() -> None:
 
     assert (trusted("<s>"), plain("END")) == shouted
     assert CONTROL.split("<s>END<s>", f"<s>{CONTROL.veil('end<s>').upper()}") is None
+
+
+@given(st.lists(st.text("<>ab(|", min_size=1, max_size=4), max_size=30), st.text("<>ab(|"))
+def test_the_longest_spelling_is_found(spellings: list[str], text: str) -> None:
+    """At each place, whatever the spellings have in common."""
+    longest_first = sorted(spellings, key=len, reverse=True)
+    found, start = [], 0
+    while start < len(text):
+        here = next((one for one in longest_first if text.startswith(one, start)), "")
+        found += [here] if here else []
+        start += len(here) or 1
+
+    assert found == ControlTokens(spellings).pattern.findall(text)
+
+
+def test_a_text_full_of_beginnings_is_searched_in_no_time() -> None:
+    """Six thousand spellings that begin alike cost no more than one; else this takes minutes."""
+    control = ControlTokens(f"<unused{number}>" for number in range(6000))
+
+    assert control.pattern.search("<unused" * 300_000) is None
+    assert control.pattern.search("<unused" * 300_000 + "5999>") is not None

@@ -44,9 +44,10 @@ def several_views(draw: st.DrawFn) -> tuple[Asked, list[Reading]]:
     asked = Asked(
         tuple(View((), labels, tuple(order)) for order in orders), draw(temperatures), rates=False
     )
-    many = st.lists(st.floats(-1e4, 1e4), min_size=sum(sizes), max_size=sum(sizes))
+    logit = st.floats(-1e4, 1e4) | st.just(-math.inf)
+    many = st.lists(logit, min_size=sum(sizes), max_size=sum(sizes))
     readings = [draw(many) for _ in orders]
-    return asked, [Reading(tuple(one), max(one) + 9.0, 0) for one in readings]
+    return asked, [Reading(tuple(one), max(*one, 0.0) + 9.0, 0) for one in readings]
 
 
 @given(logits, temperatures)
@@ -180,11 +181,12 @@ def test_rounding_does_not_leave_the_scale() -> None:
 
 @given(several_views())
 def test_views_are_averaged_into_a_distribution(case: tuple[Asked, list[Reading]]) -> None:
-    """Of any orders, spellings and temperature: sums to one, and nothing is out of range."""
+    """Of any orders, spellings and temperature: sums to one, in range, never NaN."""
     scores = score_views(*case)
 
     assert abs(math.fsum(scores.probabilities) - 1) <= 1e-12
-    assert all(0 <= p <= 1 for p in (*scores.probabilities, scores.label_mass))
+    confidences = choice_confidence(scores.probabilities), score_confidence(scores.probabilities)
+    assert all(0 <= p <= 1 for p in (*scores.probabilities, scores.label_mass, *confidences))
 
 
 def test_every_order_counts_the_same() -> None:

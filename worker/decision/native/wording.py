@@ -92,6 +92,7 @@ class NativeWording:
     ) -> None:
         self.name = f"native-{kind.name}"
         self.labels = labels.most
+        self.lists_questions = kind.lists_questions
         self.sha256 = hashlib.sha256(
             json.dumps([kind.name, template.sha256, temperatures.by_name]).encode()
         ).hexdigest()
@@ -146,7 +147,7 @@ class NativeWording:
 
     def _sheets(self, state: Text, shows: Sequence[Sequence[Shown]]) -> list[_Sheet]:
         """Return a sheet for each view; one for all where prompts do not list other questions."""
-        views = max(map(len, shows)) if self._kind.lists_questions else 1
+        views = max(map(len, shows)) if self.lists_questions else 1
         sheets = []
         for number in range(views):
             listed = [one[min(number, len(one) - 1)] for one in shows]
