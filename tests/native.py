@@ -72,14 +72,31 @@ A rating from A (no) to I (yes).
 """
 )
 
-ALL_QUESTIONS: Final = (
-    _TEXT
-    + """<s>{% for question in questions %}
-{{ question.id }} ({{ question.type }}): {{ text(question.instructions) }}
-{% for option in question.options %} {{ option.label }}={{ option.key }};{% endfor %}
-{% endfor %}
-{{ {'state': state, 'ask': id} | tojson }}<end_of_turn>{{ id }} is
+ALL_QUESTIONS: Final = """
+{%- macro safe(value) -%}
+{{ (value if value is string else value | tojson) | tojson | replace('<', '\\\\u003c') }}
+{%- endmacro -%}
+{%- set ns = namespace(many=false) %}{% for one in questions %}
+{%- if one.options | length > 26 %}{% set ns.many = true %}{% endif %}{% endfor -%}
+<s>{{ 'Long' if ns.many else 'Short' }} codes. {{ safe(state) }}
+{% for one in questions %}
+{{ safe(one.id) }} ({{ one.type }}): {{ safe(one.instructions) }}
+{%- for o in one.options %} {{ o.label }}={{ safe(o.key) }}
+    {%- if not loop.last %},{% endif %}{% endfor %}
+{% endfor %}<end_of_turn>{{ id }} is
 """
+
+OWN_CODES: Final = (
+    _TEXT
+    + """<s><start_of_turn>user
+{{ state if state is string else state | tojson(indent=2) }}
+
+{{ text(instructions) }}{% if type == 'choice' %}{% for o in options %}{{ '\\n' }}{{ o.label }} {%
+if o.description %}{{ text(o.description) }}{% else %}{{ o.key | replace('_', ' ') }}{% endif %}
+{% endfor %}{% elif type == 'noul' %}{% for o in options %}{{ '\\nYes: ' if o.key == 'true' else
+'\\nNo: ' }}{% if o.description is none %}None{% else %}{{ text(o.description) }}{% endif %}
+{% endfor %}{% else %}{% for o in options %}{{ o.key }} {{ text(o.description) }}; {% endfor %}
+0-{{ options | length - 1 }}{% endif %}{{ '<end_of_turn>\\n<start_of_turn>model\\n' }}"""
 )
 
 STRESS: Final = """
@@ -110,7 +127,7 @@ DECIDERS: Final[Mapping[str, tuple[Kind, str, str]]] = {
     "lev": (Kind.QWEN35, "bpe", EVIDENCE),
     "nimble": (Kind.GEMMA3, "spm", ALL_QUESTIONS),
     "pplx-decider": (Kind.LLAMA, "bpe", EVIDENCE),
-    "lfm2-d1": (Kind.LFM2, "spm", EVIDENCE),
+    "lfm2-d1": (Kind.LFM2, "spm", OWN_CODES),
 }
 """By decision type: the architecture that stands for it, the vocabulary, a template."""
 
@@ -244,7 +261,8 @@ class Requests:
         count = self._draw.choice([count for count in counts if count <= self._most_options])
         if count <= 26 and self._draw.random() < 0.2:
             return dict.fromkeys(self._draw.sample("ABCDEFGHIJKLMNOPqrstuvwxyz", count))
-        keys = [f"{self._words(2)}{n}" for n in range(count)]
+        join = self._draw.choice(" _")
+        keys = [f"{join.join(self._words(2).split())}{n}" for n in range(count)]
         if self._draw.random() < 0.3:
             keys[-1] = self._draw.choice([text for text in _ODD_TEXTS if text.strip()])
         return {key: self._description() for key in keys}

@@ -267,7 +267,7 @@ def test_no_text_becomes_a_control_token(tiny_models: TinyModels, tiny: Tiny) ->
         tree = {
             "state": {"note": text, "list": [text]},
             "questions": {
-                "a": CHOICE | {"criteria": {f"one{text}": text, "two": [text]}},
+                "a": CHOICE | {"criteria": {f"one{text}": text, "the_two": None}},
                 "b": NOUL | {"instructions": f"Is it {text}?"},
                 "c": SCORE | {"criteria": [text or "-", "high"]},
             },

@@ -2,7 +2,7 @@
 
 import json
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import groupby
 from operator import itemgetter
 from os.path import commonprefix
@@ -26,8 +26,11 @@ class ControlTokens:
         # The longest spelling wins, as in llama.cpp.
         self.pattern = re.compile(_any_of(known) if known else r"(?!)")
         # White space must stay what it is for a template that trims, and so must what JSON escapes.
-        alphabet = {c for spelling in known for c in spelling} - _KEPT
+        letters = "".join(known)
+        alphabet = {*letters, *letters.lower(), *letters.upper()} - _KEPT
         self._veils = {ord(c): _FIRST_PRIVATE + ord(c) for c in alphabet if ord(c) < 1 << 16}
+        starts = {ord(spelling[0]) for spelling in known}
+        self._start_veils = {c: veil for c, veil in self._veils.items() if c in starts}
         self._unveils = {veil: plain for plain, veil in self._veils.items()}
 
     def veil(self, text: str) -> str:
@@ -37,6 +40,13 @@ class ControlTokens:
         """
         return text.translate(self._veils)
 
+    def veil_starts(self, text: str) -> str:
+        """Return *text* with the characters that control tokens begin with out of the way.
+
+        A template that looks into a text may still handle this one as it handles the text itself.
+        """
+        return text.translate(self._start_veils)
+
     def keep_veils(self, escaped: str) -> str:
         """Return JSON text whose veiled characters were escaped with them as they are."""
         return _ESCAPED_VEIL.sub(lambda match: self._kept_veil(match.group()), escaped)
@@ -45,31 +55,47 @@ class ControlTokens:
         character: str = json.loads(f'"{escape}"')
         return character if ord(character) in self._unveils else escape
 
-    def split(self, rendered: str, veiled: str) -> PromptText | None:
+    def split(
+        self, rendered: str, veiled: str, start_veiled: Callable[[], str]
+    ) -> PromptText | None:
         """Return a rendering in pieces of which only the template's own control tokens are trusted.
 
         Args:
             rendered: what the template made of the texts.
             veiled: what the same template made of the same texts, veiled.
+            start_veiled: renders the same texts with their starts veiled; asked only if needed.
 
         Returns:
             None where the template's tokens cannot be told from the texts'.
         """
-        own = list(self.pattern.finditer(veiled))
-        if veiled.translate(self._unveils) != rendered:
-            # The template looks into the texts. Then all is well only if no token was added.
-            found = list(self.pattern.finditer(rendered))
+        own = self._found(veiled)
+        if self._unveiled(veiled) != rendered:
+            # The template looks into the texts, so that places differ. What its tokens are is known
+            # nevertheless: a rendering in which there are no others shows where they are.
+            lightly = start_veiled()
+            places = lightly if self._unveiled(lightly) == rendered else rendered
+            found = self._found(places)
             if [match.group() for match in found] != [match.group() for match in own]:
                 return None
             own = found
-        pieces: list[Piece] = []
-        end = 0
-        for match in own:
-            pieces.append(Piece(rendered[end : match.start()], trusted=False))
-            pieces.append(Piece(match.group(), trusted=True))
-            end = match.end()
-        pieces.append(Piece(rendered[end:], trusted=False))
-        return tuple(piece for piece in pieces if piece.text)
+        return tuple(_cut(rendered, own))
+
+    def _found(self, text: str) -> list[re.Match[str]]:
+        return list(self.pattern.finditer(text))
+
+    def _unveiled(self, text: str) -> str:
+        return text.translate(self._unveils)
+
+
+def _cut(text: str, own: Iterable[re.Match[str]]) -> Iterator[Piece]:
+    end = 0
+    for match in own:
+        if match.start() > end:
+            yield Piece(text[end : match.start()], trusted=False)
+        yield Piece(match.group(), trusted=True)
+        end = match.end()
+    if end < len(text):
+        yield Piece(text[end:], trusted=False)
 
 
 def _any_of(spellings: Sequence[str]) -> str:

@@ -1,5 +1,7 @@
 """Control tokens of a template told from those that a text spells."""
 
+from collections.abc import Callable
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -18,9 +20,13 @@ def plain(text: str) -> Piece:
     return Piece(text, trusted=False)
 
 
-def split(template: str, text: str) -> tuple[Piece, ...] | None:
-    """Put *text* into a template at every @."""
-    return CONTROL.split(template.replace("@", text), template.replace("@", CONTROL.veil(text)))
+def split(template: str, text: str, change: Callable[[str], str] = str) -> tuple[Piece, ...] | None:
+    """Put *text*, changed, into a template at every @."""
+
+    def render(veil: Callable[[str], str]) -> str:
+        return template.replace("@", change(veil(text)))
+
+    return CONTROL.split(render(str), render(CONTROL.veil), lambda: render(CONTROL.veil_starts))
 
 
 @pytest.mark.parametrize(
@@ -54,11 +60,36 @@ def test_a_veiled_text_spells_nothing(text: str) -> None:
 
 
 def test_a_template_that_looks_into_a_text() -> None:
-    """Where the two renderings differ, no token may have been added."""
-    shouted = CONTROL.split("<s>END", f"<s>{CONTROL.veil('end').upper()}")
+    """Its own tokens are found all the same, wherever the text may hold others."""
 
-    assert (trusted("<s>"), plain("END")) == shouted
-    assert CONTROL.split("<s>END<s>", f"<s>{CONTROL.veil('end<s>').upper()}") is None
+    def spaced(text: str) -> str:
+        return text.replace("|", " ")
+
+    def escaped(text: str) -> str:
+        return text.replace("<", "{")
+
+    assert (trusted("<s>"), plain("END<s>")) == split(
+        "<s>@", "end<s>", lambda t: t.replace("end", "END")
+    )
+    assert (trusted("<s>"), plain("a b<s>")) == split("<s>@", "a|b<s>", spaced)
+    assert (trusted("<s>"), plain("{s>|")) == split("<s>@", "<s>|", escaped)
+
+
+@pytest.mark.parametrize(
+    ("template", "text", "change"),
+    [
+        ("<s><@>", "S", str.lower),
+        ("<s>@", "x<s>", lambda text: text.replace("x<", "{<")),
+        ("<s>@", "<s>", lambda text: text * len(text.strip("<"))),
+    ],
+)
+def test_what_cannot_be_told_apart_is_not_trusted(
+    template: str, text: str, change: Callable[[str], str]
+) -> None:
+    """A template that makes control tokens of a text, or counts on them, trusts none of it."""
+    pieces = split(template, text, change)
+
+    assert pieces is None or 1 == sum(piece.trusted for piece in pieces)
 
 
 @given(st.lists(st.text("<>ab(|", min_size=1, max_size=4), max_size=30), st.text("<>ab(|"))

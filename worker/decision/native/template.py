@@ -1,13 +1,17 @@
 """A decision model's own template, rendered as llama.cpp renders it."""
 
 import hashlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from functools import cached_property
 from typing import Any
 
 import jinja2
 
 from worker.decision.control import ControlTokens
+from worker.decision.native.inputs import Inputs, Shown
+from worker.decision.native.kinds import Kind
 from worker.decision.native.values import as_json, printed
+from worker.decision.question import Text
 from worker.decision.sandbox import sandbox
 from worker.decision.text import PromptText
 from worker.errors import CannotRun, Rejected
@@ -33,17 +37,21 @@ class NativeTemplate:
             raise CannotRun(f"the model's systemone template is not Jinja: {error}") from error
         self.sha256 = hashlib.sha256(source.encode()).hexdigest()
 
-    def render(self, values: Mapping[str, Any], veiled: Mapping[str, Any]) -> PromptText:
-        """Return a prompt in which only the template's own control tokens are trusted.
+    def render(self, sheet: "Sheet", shown: Shown) -> PromptText:
+        """Return the prompt of a question, with only the template's own control tokens trusted.
 
         Args:
-            values: the template's variables.
-            veiled: the same, with every text of the ticket veiled.
+            sheet: the ticket.
+            shown: one of its questions, or a probe.
 
         Raises:
             Rejected: the template refuses, or its tokens cannot be told from the ticket's.
         """
-        prompt = self._control.split(_print(self._plain, values), _print(self._veiled, veiled))
+        prompt = self._control.split(
+            _print(self._plain, sheet.plain.of(shown)),
+            _print(self._veiled, sheet.veiled.of(shown)),
+            lambda: _print(self._veiled, sheet.start_veiled.of(shown)),
+        )
         if prompt is None:
             raise Rejected(
                 "control_tokens",
@@ -52,8 +60,36 @@ class NativeTemplate:
             )
         return prompt
 
+    def sheet(self, kind: Kind, state: Text, listed: Sequence[Shown]) -> "Sheet":
+        """Return a ticket as this template is given it."""
+        return Sheet(self._control, kind, state, listed)
+
     def _as_veiled_json(self, value: Any, *arguments: Any, **options: Any) -> str:
         return self._control.keep_veils(as_json(value, *arguments, **options))
+
+
+class Sheet:
+    """What a template is given about one ticket, plain and veiled.
+
+    Args:
+        control: knows the veils.
+        kind: the decision type.
+        state: the ticket's.
+        listed: the ticket's questions.
+    """
+
+    def __init__(
+        self, control: ControlTokens, kind: Kind, state: Text, listed: Sequence[Shown]
+    ) -> None:
+        self._ticket = kind, state, listed
+        self._control = control
+        self.plain = Inputs(kind, state, listed)
+        self.veiled = Inputs(kind, state, listed, control.veil)
+
+    @cached_property
+    def start_veiled(self) -> Inputs:
+        """Made when a template looks into texts, which few do."""
+        return Inputs(*self._ticket, self._control.veil_starts)
 
 
 def _environment(serialise: Callable[..., str]) -> jinja2.Environment:

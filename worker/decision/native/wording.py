@@ -7,11 +7,11 @@ from typing import Protocol
 
 from worker.decision.asked import Asked, View, Worded
 from worker.decision.control import ControlTokens
-from worker.decision.native.inputs import Inputs, Shown, Veil, refuse_media
+from worker.decision.native.inputs import Shown, refuse_media
 from worker.decision.native.kinds import Kind, find_kind
 from worker.decision.native.labels import NativeLabels, find_labels
 from worker.decision.native.temperatures import Temperatures, read_temperatures
-from worker.decision.native.template import NativeTemplate
+from worker.decision.native.template import NativeTemplate, Sheet
 from worker.decision.orders import Order, option_orders
 from worker.decision.question import Choice, Noul, Question, Text
 from worker.decision.text import Piece, PromptText
@@ -24,9 +24,6 @@ _PROBES: Mapping[str, Question] = {
     "one": Choice(type="choice", instructions="Which?", criteria={"one": None, "two": None}),
     "another": Noul(type="noul", instructions="Is it?"),
 }
-
-_Sheet = tuple[Inputs, Inputs]
-"""What the template is given: plain, and with the ticket's texts veiled."""
 
 
 class Vocabulary(Protocol):
@@ -60,7 +57,7 @@ def open_wording(
     template = NativeTemplate(metadata[TEMPLATE_KEY], control)
     labels = find_labels(kind, lambda text: vocabulary.encode((Piece(text, trusted=False),)))
     wording = NativeWording(
-        kind, template, labels, read_temperatures(kind.name, architecture, metadata), control.veil
+        kind, template, labels, read_temperatures(kind.name, architecture, metadata)
     )
     try:
         wording.word("", _PROBES)
@@ -77,7 +74,6 @@ class NativeWording:
         template: the model's.
         labels: the decision type's, in the model's vocabulary.
         temperatures: the model's.
-        veil: makes the texts of a ticket recognisable in a rendering.
     """
 
     version = "1"
@@ -88,7 +84,6 @@ class NativeWording:
         template: NativeTemplate,
         labels: NativeLabels,
         temperatures: Temperatures,
-        veil: Veil,
     ) -> None:
         self.name = f"native-{kind.name}"
         self.labels = labels.most
@@ -100,7 +95,6 @@ class NativeWording:
         self._template = template
         self._labels = labels
         self._temperatures = temperatures
-        self._veil = veil
 
     def word(
         self, state: Text, questions: Mapping[str, Question], orders: int | None = None
@@ -145,17 +139,17 @@ class NativeWording:
             raise Rejected(fault.code, fault.message, f"questions.{key}.criteria") from None
         return Shown(key, question, order, options, labels)
 
-    def _sheets(self, state: Text, shows: Sequence[Sequence[Shown]]) -> list[_Sheet]:
+    def _sheets(self, state: Text, shows: Sequence[Sequence[Shown]]) -> list[Sheet]:
         """Return a sheet for each view; one for all where prompts do not list other questions."""
         views = max(map(len, shows)) if self.lists_questions else 1
-        sheets = []
-        for number in range(views):
-            listed = [one[min(number, len(one) - 1)] for one in shows]
-            plain = Inputs(self._kind, state, listed)
-            sheets.append((plain, Inputs(self._kind, state, listed, self._veil)))
-        return sheets
+        return [
+            self._template.sheet(
+                self._kind, state, [one[min(number, len(one) - 1)] for one in shows]
+            )
+            for number in range(views)
+        ]
 
-    def _ask(self, sheets: Sequence[_Sheet], shows: Sequence[Shown]) -> Asked:
+    def _ask(self, sheets: Sequence[Sheet], shows: Sequence[Shown]) -> Asked:
         question = shows[0].question
         rates = self._kind.rates and isinstance(question, Noul)
         views = []
@@ -166,9 +160,8 @@ class NativeWording:
         temperature = self._temperatures.find(question.type, len(shows[0].options))
         return Asked(tuple(views), temperature, rates)
 
-    def _render(self, sheet: _Sheet, shown: Shown) -> PromptText:
-        plain, veiled = (inputs.of(shown) for inputs in sheet)
+    def _render(self, sheet: Sheet, shown: Shown) -> PromptText:
         try:
-            return self._template.render(plain, veiled)
+            return self._template.render(sheet, shown)
         except Rejected as fault:
             raise Rejected(fault.code, fault.message, f"questions.{shown.key}") from None
