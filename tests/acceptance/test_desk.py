@@ -88,10 +88,10 @@ def test_a_folder_becomes_a_table(
     assert SECRET not in first.stdout + first.stderr + "".join(worker.written) + output.read_text()
 
 
-def test_a_submission_that_was_killed_goes_on(
+def test_a_submission_that_was_cut_off_goes_on(
     desk: Desk, start: Start, run: Run, tmp_path: Path, questions: Path
 ) -> None:
-    """After SIGKILL the same command sends the rest; at most what was in flight comes twice."""
+    """After SIGINT, exit code 6, and after SIGKILL, the same command sends what is left."""
     source = tmp_path / "mail.jsonl"
     source.write_text("".join(f'{{"id": {n}, "body": "text {n}"}}\n' for n in range(200)))
     journal = tmp_path / "journal"
@@ -101,20 +101,29 @@ def test_a_submission_that_was_killed_goes_on(
         *("--column", "body", "--id-column", "id", "--questions", str(questions)),
         *("--queue-url", desk.queue_url, "--submitted", str(journal)),
     ]
-    worker = start(*arguments)
-    while not journal.exists() or journal.read_bytes().count(b"\n") < 12:
-        assert worker.process.poll() is None
-        time.sleep(0.01)
-    worker.stop(signal.SIGKILL)
-    noted = journal.read_bytes().count(b"\n") - 1
+
+    def noted() -> int:
+        return journal.read_bytes().count(b"\n") - 1 if journal.exists() else 0
+
+    def cut_off(number: signal.Signals) -> int:
+        before = noted()
+        worker = start(*arguments)
+        while noted() <= before:
+            assert worker.process.poll() is None
+            time.sleep(0.01)
+        return worker.stop(number)
+
+    codes = cut_off(signal.SIGINT), cut_off(signal.SIGKILL)
+    after = noted()
     again = run(*arguments)
     bodies = [json.loads(message["Body"]) for message in desk.take_all(desk.queue_url)]
 
-    assert noted < 200
+    assert (6, -signal.SIGKILL) == codes
+    assert after < 200
     assert 0 == again.returncode, again.stderr
     assert {str(number) for number in range(200)} == {body["ticket_id"] for body in bodies}
     assert len(bodies) <= 200 + 4 * 10
-    assert 200 == journal.read_bytes().count(b"\n") - 1
+    assert 200 == noted()
 
 
 def test_outcomes_that_do_not_come_are_named(

@@ -87,7 +87,7 @@ async def test_type_or_name_says_what_is_json(
     assert is_json == (await read(documents, key)).is_json
 
 
-@pytest.mark.parametrize("bucket", [BUCKET, "no-such-bucket", "no"])
+@pytest.mark.parametrize("bucket", [BUCKET, "no-such-bucket", "no bucket/at all"])
 async def test_what_is_gone_is_rejected(documents: Documents, bucket: str) -> None:
     """No object, no bucket, no possible bucket: no later attempt will find it."""
     with pytest.raises(Rejected) as caught:
@@ -172,6 +172,27 @@ class Lying:
 
     async def read(self, amount: int) -> bytes:
         return b"x" * amount
+
+
+class Announcing(Lying):
+    """An S3 that announces many bytes."""
+
+    async def get_object(self, **_: Any) -> Any:
+        return {"ContentLength": 100_001, "Body": self}
+
+    async def read(self, amount: int) -> bytes:
+        raise AssertionError("nothing of it is to be read")
+
+
+async def test_an_announced_size_is_enough_to_refuse() -> None:
+    """Nothing of a large object is downloaded; its body is closed."""
+    large = Announcing()
+    documents = S3Documents(large)  # type: ignore[arg-type]
+    with pytest.raises(Rejected) as caught:
+        await documents.read(BUCKET, "k", max_bytes=100_000, where="")
+
+    assert "too_large" == caught.value.code
+    assert large.closed
 
 
 async def test_the_read_itself_is_bounded() -> None:

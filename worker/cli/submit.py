@@ -210,8 +210,12 @@ def _read_questions(path: Path) -> Any:
         tree = parse_json(text) if path.suffix == ".json" else yaml.safe_load(text)
     except OSError as error:
         raise UsageError(f"cannot read {path}: {error.strerror}") from error
-    except (Rejected, UnicodeDecodeError, yaml.YAMLError) as error:
-        raise UsageError(f"{path} is neither JSON nor YAML in UTF-8") from error
+    except UnicodeDecodeError as error:
+        raise UsageError(f"{path} is not UTF-8 at byte {error.start}") from error
+    except (Rejected, yaml.YAMLError) as error:
+        mark = getattr(error, "problem_mark", None)
+        what = f"not YAML: look at line {mark.line + 1} column {mark.column + 1}" if mark else error
+        raise UsageError(f"{path}: {what}") from error
     if isinstance(tree, dict) and isinstance(tree.get("questions"), dict):
         # A question may be called "questions", and has a type then.
         return tree if "type" in tree["questions"] else tree["questions"]

@@ -3,7 +3,7 @@
 import json
 from typing import Any
 
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from tests.factories import QUESTIONS
@@ -26,6 +26,7 @@ def letter(state: Any, **asked: Any) -> Letter:
 
 
 @given(st.text(st.characters(codec="utf-8"), min_size=1))
+@example("\ufffe\uffff\x00\x1b")
 def test_a_worker_reads_what_was_written(state: str) -> None:
     """Any text survives, and the body has only characters that SQS takes."""
     found = letter(state)

@@ -148,6 +148,7 @@ async def test_a_stop_ends_after_the_batches_in_flight(tmp_path: Path) -> None:
 async def test_one_group_is_sent_in_order(tmp_path: Path) -> None:
     """On a FIFO queue, when all tickets are of one group, batches do not overtake each other."""
     mailbox = FakeMailbox()
+    mailbox.faults.once["send"].append(AwsUnavailable("throttled"))
     await submit(tmp_path / "j", mailbox, make_documents(40), is_fifo=True, group_id="tenant")
 
     assert [f"t-{n}" for n in range(40)] == sent(mailbox)
