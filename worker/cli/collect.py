@@ -126,6 +126,8 @@ def _report(collector: Collector, output: Path) -> ExitCode:
 
 
 def _show_left(result: Collection) -> None:
+    if result.fault:
+        click.echo(f"the queue did not answer at last: {result.fault}", err=True)
     if result.others:
         click.echo(
             f"left {len(result.others)} outcomes of other tickets on the queue: give each"

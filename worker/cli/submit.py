@@ -18,6 +18,7 @@ from worker.decision.ticket import validate_ticket
 from worker.desk.journal import Journal, open_journal
 from worker.desk.letters import Asked, Letter, batches
 from worker.desk.sources import (
+    JOURNAL_SUFFIX,
     Reading,
     Skipped,
     check_sources,
@@ -233,4 +234,4 @@ def _beside(source: Path, queue_url: str) -> Path:
     """Return where the journal is kept: one for each first source and queue."""
     source = source.resolve()
     queue = queue_url.rstrip("/").rpartition("/")[2]
-    return source.with_name(f"{source.name}.{queue}.submitted.jsonl")
+    return source.with_name(f"{source.name}.{queue}{JOURNAL_SUFFIX}")

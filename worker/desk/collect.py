@@ -26,12 +26,14 @@ class Collection:
         repeats: outcomes that were there already; they are deleted.
         others: message ids of outcomes of other tickets; they are left on the queue.
         unreadable: message ids of what is no outcome, or lies where it may not or cannot be read.
+        fault: why the last call to the queue failed, when it did.
     """
 
     written: int = 0
     repeats: int = 0
     others: set[str] = field(default_factory=set)
     unreadable: set[str] = field(default_factory=set)
+    fault: str | None = None
 
 
 @dataclass(eq=False, slots=True)
@@ -87,6 +89,7 @@ class Collector:
             messages = await self.mailbox.receive(
                 wait_seconds=_WAIT_SECONDS, hide_seconds=_HIDE_SECONDS
             )
+            self.result.fault, self._failed_polls = None, 0
             ours = [
                 (message, outcome)
                 for message in messages
@@ -96,10 +99,10 @@ class Collector:
                 return False
             self._write([outcome for _, outcome in ours])
             await self.mailbox.delete([message for message, _ in ours])
-        except AwsUnavailable:
+        except AwsUnavailable as error:
+            self.result.fault = str(error)
             await self._pause()
             return False
-        self._failed_polls = 0
         return True
 
     async def _open(self, message: Received) -> Outcome | None:

@@ -16,6 +16,9 @@ from worker.errors import Rejected, UsageError
 from worker.ports import Document
 from worker.queue.contents import document_state
 
+JOURNAL_SUFFIX = ".submitted.jsonl"
+"""How journals are called beside their sources; they are no documents."""
+
 _LINES = (".jsonl", ".ndjson")
 _TABLES = (".csv", ".tsv")
 _JSON = (".json", ".json.gz")
@@ -125,9 +128,14 @@ def _count(path: Path, reading: Reading) -> int:
 
 
 def _files(folder: Path, reading: Reading) -> list[Path]:
-    """Return the files of *folder* and of folders in it, hidden ones left out, in order."""
+    """Return the files of *folder* and of folders in it, in order, without hidden and our own."""
     found = (path.relative_to(folder) for path in folder.rglob(reading.pattern))
-    seen = (inside for inside in found if not any(part.startswith(".") for part in inside.parts))
+    seen = (
+        inside
+        for inside in found
+        if not inside.name.endswith(JOURNAL_SUFFIX)
+        and not any(part.startswith(".") for part in inside.parts)
+    )
     return sorted(inside for inside in seen if (folder / inside).is_file())
 
 

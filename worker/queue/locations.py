@@ -7,6 +7,7 @@ from worker.errors import Rejected
 
 _SCHEME = "s3://"
 _LONGEST_KEY_BYTES = 1024  # as S3 has it
+_DOTS = frozenset({".", ".."})
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,12 +36,16 @@ class Location:
 
     @classmethod
     def checked(cls, bucket: str, key: str, where: str) -> Self:
-        """Return the location when S3 could have such an object.
+        """Return the location when S3 could have such an object, and it is named plainly.
 
         Raises:
             Rejected: it could not.
         """
-        if not bucket or not key or len(key.encode("utf-8", "replace")) > _LONGEST_KEY_BYTES:
+        is_key = 0 < len(key.encode("utf-8", "replace")) <= _LONGEST_KEY_BYTES
+        # S3 takes dots as they stand, but a client or proxy on the way may resolve them, and then
+        # what is fetched is not what was allowed.
+        has_dots = not _DOTS.isdisjoint(key.split("/"))
+        if not bucket or not is_key or has_dots:
             raise Rejected("invalid_ticket", "is not a place in S3", where)
         return cls(bucket, key)
 

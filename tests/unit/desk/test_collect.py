@@ -218,6 +218,21 @@ async def test_a_failed_call_is_made_again(tmp_path: Path) -> None:
     assert {} == mailbox.messages
 
 
+async def test_a_queue_that_does_not_answer_is_not_silence(tmp_path: Path) -> None:
+    """When it gives up, it says what failed; polls come later and later meanwhile."""
+    mailbox = make_mailbox(make_outcome_text("a"))
+    mailbox.faults.always["receive"] = AwsUnavailable("cannot receive: throttled")
+    run = Run(tmp_path / "o.jsonl", mailbox, "a")
+    first = await run()
+    polls = len(mailbox.journal.of("receive"))
+    mailbox.faults.always.clear()
+    second = await run()
+
+    assert "cannot receive: throttled" == first.result.fault
+    assert 4 <= polls <= 8
+    assert second.result.fault is None
+
+
 async def test_a_queue_that_cannot_be_used_ends_it(tmp_path: Path) -> None:
     """No such queue, not allowed: no waiting helps."""
     mailbox = make_mailbox()

@@ -47,13 +47,14 @@ def refusal(*paths: Path, **reading: Any) -> str:
 
 
 def test_a_folder_holds_a_document_in_each_file(tmp_path: Path) -> None:
-    """By path, whatever the order on disk; folders in it too, hidden files not."""
+    """By path, whatever the order on disk; folders in it too, hidden files and journals not."""
     write(tmp_path / "mail/b.txt", "second")
     write(tmp_path / "mail/a.txt", "first für")
     write(tmp_path / "mail/in/c.json", '{"b": 1, "a": 2}')
     write(tmp_path / "mail/packed.txt.gz", gzip.compress(b"packed"))
     write(tmp_path / "mail/.hidden/x.txt", "no")
     write(tmp_path / "mail/.DS_Store", "no")
+    write(tmp_path / "mail/a.txt.tickets.submitted.jsonl", "no")
 
     found = documents(tmp_path / "mail")
     assert [
