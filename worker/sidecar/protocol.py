@@ -4,6 +4,7 @@ import uuid
 
 import structlog
 from aiohttp import web
+from aiohttp.http_exceptions import LineTooLong
 from aiohttp.web_protocol import RequestHandler
 
 from worker import metrics
@@ -11,9 +12,14 @@ from worker.sidecar.formats import UNDECIDED
 from worker.sidecar.middleware import REQUEST_ID_HEADER, SERVER
 from worker.sidecar.refusal import Refusal
 
+MAX_LINE_BYTES = 8190
+
 _log = structlog.get_logger()
 
 _MALFORMED = Refusal(400, "bad_request", "this is not an HTTP request that can be read")
+_TOO_LONG = Refusal(
+    431, "head_too_large", f"a line of the head has more than {MAX_LINE_BYTES} bytes"
+)
 _BROKEN = Refusal(500, "internal_error", "an unexpected fault")
 
 
@@ -35,6 +41,8 @@ class _Connection(RequestHandler):
         if status >= 500:
             _log.error("request_failed", error=type(exc).__name__)
         refusal = _BROKEN if status >= 500 else _MALFORMED
+        if isinstance(exc, LineTooLong):
+            refusal = _TOO_LONG
         metrics.HTTP_REQUESTS.labels("other", refusal.status).inc()
         code, body = UNDECIDED.error(refusal)
         headers = {REQUEST_ID_HEADER: str(uuid.uuid4()), "Server": SERVER}

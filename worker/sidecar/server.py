@@ -14,7 +14,7 @@ from worker.sidecar.admission import Admission
 from worker.sidecar.exchange import Exchange, Limits
 from worker.sidecar.keys import Keys
 from worker.sidecar.middleware import make_middleware
-from worker.sidecar.protocol import Runner
+from worker.sidecar.protocol import MAX_LINE_BYTES, Runner
 from worker.sidecar.routes import Routes
 
 # Draining is over by then: this is for connections that never finish their request.
@@ -80,6 +80,8 @@ class Sidecar:
             # Encodings are undone within limits of our own: see body.py.
             auto_decompress=False,
             keepalive_timeout=_IDLE_SECONDS,
+            max_line_size=MAX_LINE_BYTES,
+            max_field_size=MAX_LINE_BYTES,
             access_log=None,
             shutdown_timeout=_CLOSE_SECONDS,
         )

@@ -2,6 +2,7 @@
 
 import asyncio
 import uuid
+from typing import Any
 
 import pytest
 
@@ -64,6 +65,18 @@ async def test_what_is_not_http(sent: bytes, capsys: pytest.CaptureFixture[str])
         assert REQUEST_ID.encode() in answered
     assert b"secret" not in answered
     assert "secret" not in "".join(capsys.readouterr())
+
+
+@pytest.mark.parametrize(
+    "head", [{"path": "/" + "x" * 9000}, {"path": "/ping", "headers": {"x-long": "x" * 9000}}]
+)
+async def test_a_head_that_is_too_long(head: dict[str, Any]) -> None:
+    """431 names the limit."""
+    async with open_bench() as bench:
+        answered = await bench.ask("GET", **head)
+
+    assert 431 == answered.status
+    assert "8190 bytes" in answered.body["detail"]["message"]
 
 
 @pytest.mark.parametrize(
