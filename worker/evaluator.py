@@ -1,5 +1,6 @@
 """Turn one ticket into one outcome."""
 
+import asyncio
 from dataclasses import dataclass
 
 from worker.decision.answer import make_answer
@@ -24,6 +25,9 @@ from worker.decision.ticket import Ticket
 from worker.decision.wording import Wording
 from worker.errors import Rejected
 from worker.ports import Branch, Engine, Evaluation, Lane, Reply
+
+LONG_PROMPTS_CHARACTERS = 1 << 20
+"""Prompts of more text take long enough to render that an event loop should not do it."""
 
 MAX_PROMPT_CHARACTERS = 1 << 25
 """The most text that one ticket may become, since each question's prompt repeats the state."""
@@ -57,7 +61,7 @@ class Evaluator:
         """
         self._accept_model(ticket.model)
         state, questions = _inline(ticket)
-        worded = self._word(state, questions)
+        worded = await self._word(state, questions)
         reply = await self.engine.score(_evaluation(worded), lane, deadline)
         return self._outcome(ticket, state, questions, worded, reply)
 
@@ -74,7 +78,17 @@ class Evaluator:
         if asked is not None and asked != name and not asked.startswith("jev-"):
             raise Rejected("unknown_model", f"this worker answers as {name} or jev-*", "model")
 
-    def _word(self, state: Text, questions: dict[str, Question]) -> Worded:
+    async def _word(self, state: Text, questions: dict[str, Question]) -> Worded:
+        def word() -> Worded:
+            if self.control is not None:
+                refuse_spelled(self.control, state, questions)
+            return self.wording.word(state, questions, self.orders)
+
+        # A long ticket takes a while, and the event loop has leases to keep.
+        is_long = self._prompt_characters(state, questions) > LONG_PROMPTS_CHARACTERS
+        return await asyncio.to_thread(word) if is_long else word()
+
+    def _prompt_characters(self, state: Text, questions: dict[str, Question]) -> int:
         characters = len(shown(state))
         if self.wording.lists_questions:
             characters += sum(len(question.model_dump_json()) for question in questions.values())
@@ -86,9 +100,7 @@ class Evaluator:
                 f" {MAX_PROMPT_CHARACTERS} characters",
                 "questions",
             )
-        if self.control is not None:
-            refuse_spelled(self.control, state, questions)
-        return self.wording.word(state, questions, self.orders)
+        return characters * prompts
 
     def _outcome(
         self,

@@ -1,6 +1,7 @@
 """The evaluator: one ticket in, one outcome out."""
 
 import math
+import threading
 from dataclasses import replace
 from typing import Any
 
@@ -16,11 +17,13 @@ from tests.factories import (
 )
 from tests.fakes import FakeEngine
 from tests.native_wording import make_native
+from worker.decision.asked import Worded
 from worker.decision.control import ControlTokens
+from worker.decision.direct import DirectWording
 from worker.decision.outcome import questions_sha256
 from worker.decision.scores import Reading
 from worker.errors import EngineBusy, Rejected
-from worker.evaluator import MAX_PROMPT_CHARACTERS, Evaluator
+from worker.evaluator import LONG_PROMPTS_CHARACTERS, MAX_PROMPT_CHARACTERS, Evaluator
 from worker.ports import Lane
 
 
@@ -238,3 +241,25 @@ async def test_questions_that_are_listed_count_as_often() -> None:
     assert "decided" == (await make_evaluator().evaluate(ticket, Lane.BATCH)).status
     with pytest.raises(Rejected, match="characters"):
         await nimble.evaluate(ticket, Lane.BATCH)
+
+
+@pytest.mark.parametrize(
+    ("characters", "on_the_loop"),
+    [(LONG_PROMPTS_CHARACTERS // 3, True), (LONG_PROMPTS_CHARACTERS // 3 + 1, False)],
+)
+async def test_a_long_ticket_is_worded_beside_the_event_loop(
+    characters: int, on_the_loop: bool
+) -> None:
+    """Which has leases to extend meanwhile; a short one is not worth a thread."""
+    threads = []
+
+    class Watched(DirectWording):
+        def word(self, *arguments: Any) -> Worded:
+            threads.append(threading.get_ident())
+            return super().word(*arguments)
+
+    given = make_wording()
+    evaluator = replace(make_evaluator(), wording=Watched(given.prompt, given.pool))
+    await evaluator.evaluate(make_ticket(state="x" * characters), Lane.BATCH)
+
+    assert [on_the_loop] == [thread == threading.get_ident() for thread in threads]

@@ -69,12 +69,13 @@ class ControlTokens:
             None where the template's tokens cannot be told from the texts'.
         """
         own = self._found(veiled)
-        if self._unveiled(veiled) != rendered:
+        if not _fits(own, veiled, rendered):
             # The template looks into the texts, so that places differ. What its tokens are is known
             # nevertheless: a rendering in which there are no others shows where they are.
             lightly = start_veiled()
-            places = lightly if self._unveiled(lightly) == rendered else rendered
-            found = self._found(places)
+            found = self._found(lightly)
+            if not _fits(found, lightly, rendered):
+                found = self._found(rendered)
             if [match.group() for match in found] != [match.group() for match in own]:
                 return None
             own = found
@@ -83,8 +84,12 @@ class ControlTokens:
     def _found(self, text: str) -> list[re.Match[str]]:
         return list(self.pattern.finditer(text))
 
-    def _unveiled(self, text: str) -> str:
-        return text.translate(self._unveils)
+
+def _fits(found: Sequence[re.Match[str]], veiled: str, rendered: str) -> bool:
+    """Return whether what was found in one rendering stands at the same places of another."""
+    return len(veiled) == len(rendered) and all(
+        rendered.startswith(match.group(), match.start()) for match in found
+    )
 
 
 def _cut(text: str, own: Iterable[re.Match[str]]) -> Iterator[Piece]:
