@@ -2,6 +2,7 @@
 
 import gzip
 import json
+from contextlib import AsyncExitStack
 from typing import Any
 
 import pytest
@@ -10,10 +11,12 @@ from tests.factories import make_body, make_delivery
 from tests.fakes import FakeDocuments
 from tests.unit.queue.bench import Bench, make_bench
 from tests.unit.queue.test_envelope import OLDER, make_envelope, make_pointer
+from worker.app import open_opener
 from worker.decision.ticket import Ticket
 from worker.errors import AwsUnavailable, Rejected
 from worker.queue.locations import AllowList, Prefix
 from worker.queue.opening import Bookcase, Opener
+from worker.settings import load_settings
 
 LIMIT = 200_000
 SECRET = "jane-doe"
@@ -168,3 +171,21 @@ async def test_a_document_that_may_come_later_releases_the_delivery() -> None:
     assert ["release"] == [entry[0] for entry in bench.journal.named("release", "delete")]
     assert [] == bench.publisher.published
     assert not bench.lifecycle.stopping.is_set()
+
+
+class NoAws:
+    """A connection that nobody may use."""
+
+    def __getattr__(self, name: str) -> Any:
+        raise AssertionError(f"AWS was asked for {name}")
+
+
+async def test_without_an_allow_list_no_client_for_s3_is_made() -> None:
+    """Who names no bucket needs no permission, no endpoint and no time for one."""
+    async with AsyncExitStack() as stack:
+        opener = await open_opener(stack, load_settings({}), NoAws())  # type: ignore[arg-type]
+        allowing = load_settings({"allow_bucket": ("s3://papers",)})
+        with pytest.raises(AssertionError, match="AWS was asked for"):
+            await open_opener(stack, allowing, NoAws())  # type: ignore[arg-type]
+
+    assert opener.bookcase is None

@@ -6,8 +6,16 @@ from typing import Any
 import pytest
 
 from tests.mailboxes import FakeMailbox
+from tests.unit.queue.bench import make_bench
 from tests.virtual_time import advance
-from worker.desk.dead_letters import Group, group_letters, letter_back, reason_of
+from worker.desk.dead_letters import (
+    CODE,
+    REASON_ATTRIBUTES,
+    Group,
+    group_letters,
+    letter_back,
+    reason_of,
+)
 from worker.desk.mailbox import Received
 from worker.desk.redrive import Redriver, list_letters
 from worker.errors import AwsUnavailable, AwsUnusable
@@ -87,6 +95,16 @@ def test_a_letter_goes_back_as_it_came() -> None:
         "blob": {"DataType": "Binary", "BinaryValue": b"x"},
     } == back.attributes
     assert len("body" + "tenant" + "String" + "a" + "blob" + "Binary" + "x") == back.size_bytes
+
+
+async def test_a_reason_is_what_the_worker_writes() -> None:
+    """What it adds to a dead letter is what is taken off, and by which it is grouped."""
+    bench = make_bench()
+    await bench.carry("{")
+    [(_, reason)] = bench.inbox.dead_letters
+
+    assert REASON_ATTRIBUTES == set(reason)
+    assert "invalid_ticket" == reason[CODE]
 
 
 def test_attributes_that_are_no_reason_stay() -> None:
