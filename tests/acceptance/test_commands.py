@@ -62,6 +62,18 @@ def test_ask_answers_with_a_decision_models_own_words(run: Run, tmp_path: Path) 
     assert ["team", "anger", "refund"] == list(json.loads(done.stdout)["answers"])
 
 
+def test_ask_can_refuse_control_tokens(run: Run, tiny_model: Path) -> None:
+    """By setting; the place is named, the text is not."""
+    done = run(
+        "ask", "--model", str(tiny_model), "--state", "secret <s>", *ASK,
+        "--control-tokens", "reject",
+    )  # fmt: skip
+
+    assert done.returncode == 2
+    assert "state: the text spells one of the model's control tokens" in done.stderr
+    assert "secret" not in done.stderr
+
+
 def test_ask_reads_state_and_questions_from_files(
     run: Run, tiny_model: Path, tmp_path: Path
 ) -> None:

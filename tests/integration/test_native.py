@@ -245,6 +245,34 @@ def test_a_decision_model_is_asked_in_its_own_words(
         open_wording(tiny_models.load(decider("lev")), settings)
 
 
+# --- exactness ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", [kind for kind in DECIDERS if kind != "nimble"])
+async def test_no_question_moves_another(tiny_models: TinyModels, kind: str) -> None:
+    """Together or alone, an answer has the same bits (nimble lists all questions)."""
+    model = tiny_models.load(decider(kind))
+    questions = {
+        "a": CHOICE | {"criteria": options(5)},
+        "b": NOUL,
+        "c": SCORE | {"criteria": ["low", "mid", "high"]},
+        "d": NOUL | {"criteria": {"true": "money is wanted back"}},
+    }
+    with open_pool(model, options=FLOAT_OPTIONS) as pool:
+        evaluator = Evaluator(pool, open_wording(model, Settings()), make_provenance())
+
+        async def ask(*keys: str) -> tuple[dict[str, Any], int]:
+            asked = {"state": "hello " * 40, "questions": {key: questions[key] for key in keys}}
+            outcome = await evaluator.evaluate(validate_ticket(asked), Lane.BATCH)
+            assert outcome.usage is not None
+            return outcome.as_dict()["answers"], outcome.usage.reused_tokens
+
+        together, reused = await ask(*questions)
+        for key in questions:
+            assert {key: together[key]} == (await ask(key))[0]
+    assert reused >= 3 * 40  # the state was evaluated once
+
+
 # --- text is text ---------------------------------------------------------------------------------
 
 ASKABLE: Final = [

@@ -61,6 +61,7 @@ class Extension(_Wire):
         disposition: the most cautious of the verdicts.
         verdicts: what to do about each answer.
         label_mass: by question, the share of the whole distribution that fell on the labels.
+        top_is_label: by question, whether the likeliest token of all was a label.
         usage: tokens, with those that need not be evaluated again.
         timings: seconds.
         metadata: as the request had it.
@@ -72,6 +73,7 @@ class Extension(_Wire):
     disposition: Disposition | None
     verdicts: dict[str, Verdict]
     label_mass: dict[str, float]
+    top_is_label: dict[str, bool]
     usage: Usage | None
     timings: Timings | None
     metadata: dict[str, str]
@@ -118,6 +120,7 @@ def write_answer(outcome: Outcome) -> dict[str, Any]:
             disposition=outcome.disposition,
             verdicts={key: answer.verdict for key, answer in answers.items()},
             label_mass={key: answer.label_mass for key, answer in answers.items()},
+            top_is_label={key: answer.top_is_label for key, answer in answers.items()},
             usage=outcome.usage,
             timings=outcome.timings,
             metadata=outcome.metadata,

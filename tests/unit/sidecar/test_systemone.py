@@ -52,6 +52,7 @@ def test_an_answer_is_system_ones_and_one_block() -> None:
         "usage": {"input_tokens": 10, "output_tokens": 0},
     } == written
     assert {"desk": 0.9, "heat": 0.9, "refund": 0.5} == extension["label_mass"]
+    assert {"desk": True, "heat": True, "refund": True} == extension["top_is_label"]
     assert ["no_policy"] == extension["verdicts"]["desk"]["reasons"]
     assert ("review", 2, {"a": "b"}) == (
         extension["disposition"],
