@@ -90,13 +90,19 @@ OWN_CODES: Final = (
     _TEXT
     + """<s><start_of_turn>user
 {{ state if state is string else state | tojson(indent=2) }}
-
-{{ text(instructions) }}{% if type == 'choice' %}{% for o in options %}{{ '\\n' }}{{ o.label }} {%
-if o.description %}{{ text(o.description) }}{% else %}{{ o.key | replace('_', ' ') }}{% endif %}
-{% endfor %}{% elif type == 'noul' %}{% for o in options %}{{ '\\nYes: ' if o.key == 'true' else
-'\\nNo: ' }}{% if o.description is none %}None{% else %}{{ text(o.description) }}{% endif %}
-{% endfor %}{% else %}{% for o in options %}{{ o.key }} {{ text(o.description) }}; {% endfor %}
-0-{{ options | length - 1 }}{% endif %}{{ '<end_of_turn>\\n<start_of_turn>model\\n' }}"""
+Task: {{ text(instructions) }}
+{% for option in options %}
+    {%- if type == 'choice' %}
+        {{- '\\n' ~ option.label }} {{ text(option.description) if option.description
+            else option.key | replace('_', ' ') }}
+    {%- elif type == 'noul' %}
+        {{- '\\nAgree: ' if option.key == 'true' else '\\nDeny: ' }}
+        {{- text(option.description) if option.description is not none else 'unsaid' }}
+    {%- else %}
+        {{- ' | ' if not loop.first }}{{ option.key }} {{ text(option.description) }}
+    {%- endif %}
+{% endfor %}
+{{ '<end_of_turn>\\n<start_of_turn>model\\n' }}"""
 )
 
 STRESS: Final = """
