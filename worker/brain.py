@@ -29,9 +29,10 @@ from worker.engine.cores import usable_cores
 from worker.engine.fingerprint import ModelFile, fingerprint_model, hardware
 from worker.engine.memory import available_bytes
 from worker.engine.model_files import check_files
-from worker.engine.options import FlashAttention, KvType, ModelOptions
+from worker.engine.options import Batching, FlashAttention, KvType, ModelOptions
+from worker.engine.plan import CHUNK_TOKENS
 from worker.engine.proof import prove_build
-from worker.engine.sizing import Machine, ModelFacts, Size, choose_size
+from worker.engine.sizing import AUTO, Machine, ModelFacts, Size, choose_size
 from worker.engine.spill import Spill
 from worker.errors import UsageError
 from worker.evaluator import Evaluator
@@ -89,6 +90,7 @@ async def open_brain(settings: Settings) -> AsyncIterator[Brain]:
             model,
             size.options,
             contexts=size.contexts,
+            batching=Batching(settings.batching),
             max_waiting_tokens=settings.max_waiting_tokens,
             max_parked_bytes=settings.parked_mebibytes * 2**20,
             spill=_spill(provenance, settings),
@@ -135,10 +137,17 @@ def check_model(settings: Settings) -> Path:
 
 def model_options(settings: Settings) -> ModelOptions:
     """Return the engine's options as far as the settings say; zero is chosen later."""
+    packed = Batching(settings.batching) is Batching.PACKED
+    shares = settings.tensor_split.split(",") if settings.tensor_split else ()
     return ModelOptions(
         context_tokens=settings.context_tokens,
         threads=settings.threads,
+        batch_tokens=settings.batch_tokens if packed else CHUNK_TOKENS,
+        ubatch_tokens=settings.ubatch_tokens,
+        sequences=settings.sequences if packed else 2,
         gpu_layers=settings.gpu_layers,
+        main_gpu=settings.main_gpu,
+        tensor_split=tuple(map(float, shares)),
         flash_attention=FlashAttention(settings.flash_attention),
         kv_type=KvType(settings.kv_type),
         load_mode=settings.load_mode,
@@ -162,7 +171,9 @@ def _size(model: "Model", file: ModelFile, settings: Settings, free_bytes: int) 
     weights_bytes = 0 if settings.gpu_layers else file.size_bytes
     reserved_bytes = weights_bytes + settings.parked_mebibytes * 2**20
     machine = Machine(cores=usable_cores(), memory_bytes=free_bytes - reserved_bytes)
-    return choose_size(model_options(settings), settings.contexts, facts, machine)
+    # One context with all threads: what shares its calls needs no second one.
+    contexts = settings.contexts or (1 if Batching(settings.batching) is Batching.PACKED else AUTO)
+    return choose_size(model_options(settings), contexts, facts, machine)
 
 
 def open_wording(model: "Model", settings: Settings) -> Wording:
@@ -218,7 +229,7 @@ def _provenance(
             system_info=build.system_info,
             backend="gpu" if settings.gpu_layers else "cpu",
             gpu_layers=settings.gpu_layers,
-            batching="exact",
+            batching=settings.batching,
         ),
         hardware=hardware(),
         prompt=PromptProvenance(
@@ -241,6 +252,7 @@ def _spill(provenance: Provenance, settings: Settings) -> Spill | None:
             provenance.hardware,
             settings.kv_type,
             settings.flash_attention,
+            settings.ubatch_tokens,
         ]
     )
     return Spill(settings.spill_dir, fingerprint, settings.spill_mebibytes * 2**20)

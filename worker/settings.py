@@ -52,6 +52,13 @@ def _words(value: Any) -> Any:
     return tuple(value.replace(",", " ").split()) if isinstance(value, str) else value
 
 
+# What a setting with a pattern must be, in words.
+_PATTERNS = {
+    "queue_url": "the URL of an SQS queue",
+    "topic_arn": "an ARN of an SNS topic",
+    "tensor_split": "numbers with commas between them",
+}
+
 _Folder = Annotated[Path, AfterValidator(_at_home)]
 
 
@@ -94,7 +101,29 @@ class Settings(BaseSettings):
     context_tokens: int = _setting(
         0, "Engine", "longest prompt; 0: what model and memory allow, up to 16384", ge=0, le=1 << 24
     )
+    batching: Literal["exact", "packed"] = _setting(
+        "exact",
+        "Engine",
+        "exact: the same bits whatever is evaluated beside; packed: questions and tickets in one"
+        " call, for GPUs",
+    )
+    batch_tokens: int = _setting(
+        2048, "Engine", "tokens of one call with batching packed; exact takes 512", ge=64, le=65_536
+    )
+    ubatch_tokens: int = _setting(
+        512, "Engine", "tokens computed at once; another number, other last bits", ge=32, le=65_536
+    )
+    sequences: int = _setting(
+        64, "Engine", "prompts at once in a context with batching packed", ge=3, le=256
+    )
     gpu_layers: int = _setting(0, "Engine", "layers on the GPU; -1: all", ge=-1)
+    main_gpu: int = _setting(0, "Engine", "GPU for what is not split", ge=0)
+    tensor_split: str | None = _setting(
+        None,
+        "Engine",
+        "share of the model for each GPU, such as 3,1 [llama.cpp decides]",
+        pattern=r"^\d+(\.\d+)?(,\d+(\.\d+)?)*$",
+    )
     flash_attention: Literal["auto", "on", "off"] = _setting(
         "auto", "Engine", "use the fused attention kernel"
     )
@@ -316,7 +345,6 @@ def _fault(fault: Any, names: Mapping[str, str]) -> str:
     name = str(fault["loc"][0])
     shown = names.get(name, PREFIX + name.upper())
     if fault["type"] == "string_pattern_mismatch":
-        what = "an ARN of an SNS topic" if name == "topic_arn" else "the URL of an SQS queue"
-        return f"{shown}: must be {what}"
+        return f"{shown}: must be {_PATTERNS[name]}"
     text = str(fault["msg"])
     return f"{shown}: {text[0].lower()}{text[1:]}"

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from tests.models import QUANTISED_OPTIONS
 from worker.engine.llama import Context, Model
-from worker.engine.options import ModelOptions
+from worker.engine.options import Batching, ModelOptions
 from worker.engine.pool import Pool
 
 
@@ -18,6 +18,7 @@ def open_pool(
     contexts: int = 1,
     threads: int = 1,
     options: ModelOptions = QUANTISED_OPTIONS,
+    batching: Batching = Batching.EXACT,
     max_waiting_tokens: int = 1_000_000,
     max_parked_bytes: int = 0,
 ) -> Iterator[Pool]:
@@ -26,6 +27,7 @@ def open_pool(
         model,
         replace(options, threads=threads),
         contexts=contexts,
+        batching=batching,
         max_waiting_tokens=max_waiting_tokens,
         max_parked_bytes=max_parked_bytes,
     )

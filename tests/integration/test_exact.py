@@ -30,7 +30,8 @@ from worker.decision.outcome import (
 )
 from worker.decision.scores import Reading
 from worker.decision.ticket import Ticket, validate_ticket
-from worker.engine.llama import Aborted, Context, Model
+from worker.engine.calls import Aborted
+from worker.engine.llama import Context, Model
 from worker.engine.plan import common_prefix
 from worker.engine.pool import Pool
 from worker.errors import DeadlinePassed

@@ -14,8 +14,9 @@ from tests.integration.processes import in_a_child
 from tests.models import ALL_KINDS, CHATML, QUANTISED_OPTIONS, Tiny, TinyModels
 from worker.decision.prompt import chat_frame
 from worker.decision.text import Piece
+from worker.engine.calls import NativeError
 from worker.engine.exact import FORK, TRUNK
-from worker.engine.llama import Context, Model, NativeError, describe_build
+from worker.engine.llama import Context, Model, describe_build
 from worker.engine.options import ModelOptions
 from worker.errors import CannotRun
 
@@ -52,7 +53,8 @@ def test_a_batch_larger_than_the_context(tiny_models: TinyModels) -> None:
     code = """
         import sys
         from pathlib import Path
-        from worker.engine.llama import Context, Model, NativeError
+        from worker.engine.calls import NativeError
+        from worker.engine.llama import Context, Model
         from worker.engine.options import ModelOptions
 
         options = ModelOptions(context_tokens=256, threads=1)

@@ -1,4 +1,4 @@
-"""The thread that owns one context and evaluates what it is handed."""
+"""A thread that owns one context, whatever it evaluates on it."""
 
 import threading
 import time
@@ -9,12 +9,13 @@ import structlog
 
 from worker import metrics
 from worker.decision.scores import Reading
-from worker.engine.exact import ExactRun, Paused
-from worker.engine.llama import Aborted, Context, Model, NativeError
+from worker.engine.calls import NativeError
+from worker.engine.llama import Context, Model
 from worker.engine.options import ModelOptions
 from worker.engine.trunks import Found, State
-from worker.engine.work import GivenUp, Work
-from worker.errors import CannotRun, DecodeFailed, EngineFailed, WorkerError
+from worker.engine.work import Work
+from worker.errors import CannotRun, EngineFailed
+from worker.ports import Reply
 
 if TYPE_CHECKING:
     from worker.engine.pool import Pool
@@ -38,10 +39,8 @@ class ContextThread(threading.Thread):
         self._model = model
         self._options = options
         self._context: Context | None = None
-        self._work: Work | None = None
-        self._restored: Found | None = None
-        self._calls = 0
-        self._progressed_at = time.monotonic()
+        self._restored: dict[Work, Found] = {}
+        self._progressed_at: float | None = None  # None while idle
 
     def open(self) -> None:
         """Make the context.
@@ -49,7 +48,7 @@ class ContextThread(threading.Thread):
         Raises:
             CannotRun: llama.cpp cannot.
         """
-        self._context = Context(self._model, self._options, abort=self._should_abort)
+        self._context = Context(self._model, self._options, abort=self.should_abort)
 
     def shut(self) -> None:
         """Close the context, when there is one."""
@@ -59,107 +58,83 @@ class ContextThread(threading.Thread):
 
     def stalled_seconds(self) -> float:
         """Return how long ago a call began or ended; 0 while idle."""
-        return 0.0 if self._work is None else time.monotonic() - self._progressed_at
+        progressed_at = self._progressed_at
+        return 0.0 if progressed_at is None else time.monotonic() - progressed_at
 
     def run(self) -> None:
         """Evaluate until the pool closes."""
         try:
-            while (work := self._pool.take()) is not None:
-                self._serve(work)
+            self.evaluate()
         finally:
             self.shut()
 
-    def at_border(self, *, may_pause: bool) -> None:
-        """Check, before a call, whether to go on; lend or borrow threads."""
-        work, context = self._work, self._context
-        if work is None or context is None:
-            raise EngineFailed("a call without work or context")
-        self._progressed_at = time.monotonic()
-        work.check()
-        # At least one call a turn, so that paused work goes on however many overtake it.
-        if may_pause and self._calls and self._pool.should_pause(work):
-            raise Paused
-        self._calls += 1
-        context.set_threads(self._pool.threads_each())
+    def evaluate(self) -> None:
+        """Take work and evaluate it, until there is none any more."""
+        raise NotImplementedError
 
-    def find(self, trunk: Sequence[int]) -> Found | None:
+    def should_abort(self) -> bool:
+        """Return whether nobody needs the call that is being made."""
+        raise NotImplementedError
+
+    def opened(self) -> Context:
+        """Return the context.
+
+        Raises:
+            EngineFailed: it could not be rebuilt.
+        """
+        if self._context is None:
+            raise EngineFailed("this context could not be rebuilt")
+        return self._context
+
+    def progressed(self) -> None:
+        """Note that a call ended, or begins; lend or borrow threads."""
+        self._progressed_at = time.monotonic()
+        self.opened().set_threads(self._pool.threads_each())
+
+    def idle(self) -> None:
+        """Note that there is nothing to do."""
+        self._progressed_at = None
+
+    def find(self, work: Work, trunk: Sequence[int]) -> Found | None:
         """Return a parked trunk, and remember it in case it cannot be restored."""
-        self._restored = self._pool.find(trunk)
-        return self._restored
+        found = None if work.begins_anew else self._pool.find(trunk)
+        if found is not None:
+            self._restored[work] = found
+        return found
 
     def park(self, trunk: Sequence[int], save: Callable[[], State]) -> None:
         """Keep the state of a trunk."""
         self._pool.park(trunk, save)
 
-    def _serve(self, work: Work) -> None:
-        self._work, self._calls, self._restored = work, 0, None
-        work.begin()
-        try:
-            reply = work.reply(self._read(work))
-            metrics.ENGINE_SECONDS.labels("waiting").observe(reply.waiting_seconds)
-            metrics.ENGINE_SECONDS.labels("evaluating").observe(reply.evaluation_seconds)
-            work.resolve(reply)
-        except Paused:
-            self._work = None
-            self._pool.set_aside(work)
-            return
-        except GivenUp:
-            work.resolve(EngineFailed("the engine is closed"))
-        except WorkerError as error:
-            work.resolve(error)
-        except Exception as error:  # noqa: BLE001 - nobody joins this thread to see it
-            _log.exception("context_thread_failed")
-            failure = EngineFailed(f"a context's thread failed: {type(error).__name__}")
-            self._pool.fail(failure)
-            work.resolve(failure)
-        self._work = None
+    def reply(self, work: Work, readings: tuple[Reading, ...]) -> Reply:
+        """Word the answer of work that is done."""
+        reply = work.reply(readings)
+        metrics.ENGINE_SECONDS.labels("waiting").observe(reply.waiting_seconds)
+        metrics.ENGINE_SECONDS.labels("evaluating").observe(reply.evaluation_seconds)
+        return reply
+
+    def end(self, work: Work) -> None:
+        """Tell the pool that work is done, one way or another."""
+        self._restored.pop(work, None)
         self._pool.finish(work)
 
-    def _should_abort(self) -> bool:
-        work = self._work
-        return work is not None and work.is_useless()
+    def note_refusal(self, error: NativeError) -> None:
+        """Count and log a call that llama.cpp refused."""
+        _log.warning("decode_failed", error=str(error))
+        metrics.DECODE_FAILURES.inc()
 
-    def _read(self, work: Work) -> tuple[Reading, ...]:
-        """Evaluate, once more on a new context when llama.cpp refuses a call."""
-        try:
-            return self._evaluate(work)
-        except NativeError as error:
-            _log.warning("decode_failed", error=str(error), retry=True)
-            metrics.DECODE_FAILURES.inc()
-        self._start_over(work)
-        try:
-            return self._evaluate(work)
-        except NativeError as error:
-            metrics.DECODE_FAILURES.inc()
-            self._start_over(work)
-            raise DecodeFailed(f"llama.cpp refused the same work twice: {error}") from error
+    def start_over(self, works: Sequence[Work]) -> None:
+        """Rebuild the context, and trust no saved state that *works* have used.
 
-    def _evaluate(self, work: Work) -> tuple[Reading, ...]:
-        if self._context is None:
-            raise EngineFailed("this context could not be rebuilt")
-        before = work.progress.evaluated_tokens
-        run = ExactRun(
-            context=self._context,
-            host=self,
-            plan=work.plan,
-            prompts=work.prompts,
-            labels=work.labels,
-            snapshots=not self._model.is_divisible,
-        )
-        try:
-            return run.run(work.progress)
-        except Aborted:
-            work.check()
-            raise NativeError("llama.cpp gave a call up by itself") from None
-        finally:
-            metrics.EVALUATED_TOKENS.inc(work.progress.evaluated_tokens - before)
-
-    def _start_over(self, work: Work) -> None:
-        """Rebuild the context, and trust no saved state that this work has used."""
-        work.progress.forget_state()
-        if self._restored is not None:
-            self._pool.drop(self._restored)
-            self._restored = None
+        Raises:
+            EngineFailed: the context cannot be rebuilt; the pool knows.
+        """
+        for work in works:
+            work.begins_anew = True
+            work.progress.forget_state()
+            found = self._restored.pop(work, None)
+            if found is not None:
+                self._pool.drop(found)
         self.shut()
         try:
             self.open()
@@ -167,3 +142,10 @@ class ContextThread(threading.Thread):
             failure = EngineFailed(f"a context failed and cannot be rebuilt: {error}")
             self._pool.fail(failure)
             raise failure from error
+
+    def crashed(self, error: Exception) -> EngineFailed:
+        """Tell everybody of an error that has no business here; return what waits for it."""
+        _log.exception("context_thread_failed")  # nobody joins this thread to see it
+        failure = EngineFailed(f"a context's thread failed: {type(error).__name__}")
+        self._pool.fail(failure)
+        return failure

@@ -75,14 +75,18 @@ class Door(Generic[Item]):
         Returns:
             None when nothing waits that is ready.
         """
-        both_wait = all(self._lanes.values())
-        for lane in self._turn(both_wait=both_wait):
-            for entry in self._lanes[lane]:
-                if is_ready(entry[0]):
-                    self._lanes[lane].remove(entry)
-                    self.waiting_tokens -= entry[1]
-                    self._turns += both_wait
-                    return entry[0]
+        item = self.peek(is_ready)
+        if item is not None:
+            self._turns += self._both_wait()
+            self.drop(item)
+        return item
+
+    def peek(self, is_ready: Callable[[Item], bool] = lambda _: True) -> Item | None:
+        """Return what :meth:`take` would, and leave it where it is."""
+        for lane in self._turn():
+            for item, _ in self._lanes[lane]:
+                if is_ready(item):
+                    return item
         return None
 
     def waits(self, lane: Lane) -> bool:
@@ -107,8 +111,11 @@ class Door(Generic[Item]):
         self.waiting_tokens = 0
         return items
 
-    def _turn(self, *, both_wait: bool) -> tuple[Lane, Lane]:
+    def _both_wait(self) -> bool:
+        return all(self._lanes.values())
+
+    def _turn(self) -> tuple[Lane, Lane]:
         """Return the lanes in the order of this turn."""
-        if both_wait and self._turns % BATCH_SHARE == BATCH_SHARE - 1:
+        if self._both_wait() and self._turns % BATCH_SHARE == BATCH_SHARE - 1:
             return Lane.BATCH, Lane.INTERACTIVE
         return Lane.INTERACTIVE, Lane.BATCH

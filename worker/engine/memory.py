@@ -93,7 +93,7 @@ def estimate_memory(
     width = int(metadata.get(f"{architecture}.embedding_length", "0") or 0)
     cells = options.context_tokens * cache_bytes_per_token(metadata, options.kv_type)
     activations = options.ubatch_tokens * width * 4 * 16
-    outputs = vocabulary_size * 4 * 4
+    outputs = vocabulary_size * 4 * (options.sequences + 2)  # logits of each, and copies
     return MemoryEstimate(
         weights_bytes=weights_bytes,
         cache_bytes=int(contexts * cells),

@@ -5,13 +5,16 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 
 from worker import metrics
 from worker.engine.context_thread import ContextThread
 from worker.engine.door import Door
+from worker.engine.exact_thread import ExactThread
 from worker.engine.forecast import Throughput
 from worker.engine.llama import Model
-from worker.engine.options import ModelOptions
+from worker.engine.options import Batching, ModelOptions
+from worker.engine.packed_thread import PackedThread
 from worker.engine.plan import CHUNK_TOKENS, Plan, plan
 from worker.engine.spill import Spill
 from worker.engine.trunks import Found, State, Trunks
@@ -26,6 +29,14 @@ _stack_size_lock = threading.Lock()
 _Prepared = tuple[Plan, list[list[int]], list[tuple[int, ...]]]
 
 
+@dataclass(frozen=True, slots=True)
+class _Turn:
+    """Who evaluates some work, and how many of its tokens were evaluated before."""
+
+    thread: ContextThread
+    evaluated_before: int
+
+
 class Pool:
     """An engine of several contexts over one model.
 
@@ -33,6 +44,7 @@ class Pool:
         model: must outlive the pool.
         options: of each context.
         contexts: how many.
+        batching: whether tickets share calls.
         max_waiting_tokens: the most tokens that may wait for a context.
         max_parked_bytes: the most host memory that finished trunks may take; 0 parks none.
         spill: where trunks go that have no room in memory; None forgets them.
@@ -44,6 +56,7 @@ class Pool:
         options: ModelOptions,
         *,
         contexts: int,
+        batching: Batching = Batching.EXACT,
         max_waiting_tokens: int,
         max_parked_bytes: int = 0,
         spill: Spill | None = None,
@@ -55,14 +68,17 @@ class Pool:
         self._trunks = Trunks(max_parked_bytes, divisible=model.is_divisible)
         self._parks = max_parked_bytes > 0
         self._spill = spill if self._parks else None
-        self._running: dict[Work, int] = {}  # with the tokens that were evaluated before this turn
+        self._running: dict[Work, _Turn] = {}
         self._throughput = Throughput()
         # Our own, so that closing can wait for it: it uses the model.
         self._tokenising = _deep_executor()
         self._closing = False
         self._failure: EngineFailed | None = None
         self._threads_in_all = contexts * options.threads
-        self._threads = [ContextThread(self, model, options, n) for n in range(contexts)]
+        make = PackedThread if batching is Batching.PACKED else ExactThread
+        self._threads: list[ContextThread] = [
+            make(self, model, options, number) for number in range(contexts)
+        ]
 
     def start(self) -> None:
         """Make the contexts and start their threads.
@@ -144,19 +160,32 @@ class Pool:
 
     # --- what the contexts' threads call ---------------------------------------------------
 
-    def take(self) -> Work | None:
+    def take(self, thread: ContextThread) -> Work | None:
         """Wait for work; None when the pool closes."""
         with self._changed:
             while not self._closing:
                 work = self._door.take(self._is_ready)
                 if work is not None:
-                    if not self._running:
-                        self._throughput.resume(time.monotonic())
-                    self._running[work] = work.progress.evaluated_tokens
-                    self._show_waiting()
+                    self._hand_out(work, thread)
                     return work
                 self._changed.wait()
             return None
+
+    def take_if(self, thread: ContextThread, fits: Callable[[Work], bool]) -> Work | None:
+        """Return the work whose turn it is if it *fits* and there is any; do not wait."""
+        with self._changed:
+            work = None if self._closing else self._door.peek(self._is_ready)
+            if work is None or not fits(work):
+                return None
+            self._door.take(self._is_ready)
+            self._hand_out(work, thread)
+            return work
+
+    def waits_urgently(self) -> Work | None:
+        """Return the interactive work whose turn it is, if there is any."""
+        with self._changed:
+            work = self._door.peek(self._is_ready)
+        return work if work is not None and work.lane is Lane.INTERACTIVE else None
 
     def finish(self, work: Work) -> None:
         """Say that work is done, one way or another."""
@@ -185,7 +214,8 @@ class Pool:
 
     def threads_each(self) -> int:
         """Return a busy context's share of all threads: idle contexts lend theirs."""
-        return max(1, self._threads_in_all // max(1, len(self._running)))
+        busy = len({turn.thread for turn in self._running.values()})
+        return max(1, self._threads_in_all // max(1, busy))
 
     def find(self, trunk: Sequence[int]) -> Found | None:
         """Return a parked trunk that covers a beginning of *trunk*."""
@@ -252,7 +282,8 @@ class Pool:
             raise Backlogged(ahead, needed_seconds, left_seconds)
 
     def _end_turn(self, work: Work) -> None:
-        tokens = work.progress.evaluated_tokens - self._running.pop(work)
+        turn = self._running.pop(work)
+        tokens = work.progress.evaluated_tokens - turn.evaluated_before
         self._throughput.note(tokens, time.monotonic())
 
     def _give_up(self, work: Work) -> None:
@@ -268,6 +299,12 @@ class Pool:
             return True
         same = any(other.trunk == work.trunk for other in self._running)
         return not same or self._trunks.has_key(work.trunk)
+
+    def _hand_out(self, work: Work, thread: ContextThread) -> None:
+        if not self._running:
+            self._throughput.resume(time.monotonic())
+        self._running[work] = _Turn(thread, work.progress.evaluated_tokens)
+        self._show_waiting()
 
     def _show_waiting(self) -> None:
         metrics.ENGINE_WAITING_TOKENS.set(self._door.waiting_tokens)

@@ -95,8 +95,9 @@ def _judge(code: int, said: str, complained: str) -> None:
 def main(path: str, gpu_layers: str) -> int:
     """Be the child."""
     # Imported here, so that the parent can call prove_build before it loads llama.cpp itself.
+    from worker.engine.calls import NativeError
     from worker.engine.exact import TRUNK
-    from worker.engine.llama import Context, Model, NativeError
+    from worker.engine.llama import Context, Model
 
     options = ModelOptions(context_tokens=_CONTEXT_TOKENS, threads=1, gpu_layers=int(gpu_layers))
     try:

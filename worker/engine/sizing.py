@@ -1,7 +1,7 @@
 """Choose contexts, threads and context size where the settings leave them to us. Pure."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from worker.engine.memory import MemoryEstimate, estimate_memory, in_words
 from worker.engine.options import ModelOptions
@@ -83,14 +83,7 @@ def choose_size(options: ModelOptions, contexts: int, model: ModelFacts, machine
 def _size(
     options: ModelOptions, tokens: int, threads: int, contexts: int, model: ModelFacts
 ) -> Size:
-    chosen = ModelOptions(
-        context_tokens=tokens,
-        threads=threads,
-        gpu_layers=options.gpu_layers,
-        flash_attention=options.flash_attention,
-        kv_type=options.kv_type,
-        load_mode=options.load_mode,
-    )
+    chosen = replace(options, context_tokens=tokens, threads=threads)
     memory = estimate_memory(
         model.metadata,
         weights_bytes=model.weights_bytes,

@@ -32,6 +32,7 @@ class Work:
         loop: the caller's event loop.
         trunk: a key of the whole trunk; empty when there is none.
         progress: how far it has come.
+        begins_anew: whether llama.cpp refused it before; it then trusts no saved state.
         given_up: set on the loop, read by a context's thread; no lock is needed.
     """
 
@@ -44,6 +45,7 @@ class Work:
     loop: asyncio.AbstractEventLoop
     trunk: bytes = field(init=False)
     progress: Progress = field(default_factory=Progress)
+    begins_anew: bool = False
     given_up: bool = False
     _entered_at: float = field(default_factory=time.monotonic)
     _begun_at: float | None = None

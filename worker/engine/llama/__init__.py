@@ -5,8 +5,8 @@ one thread at a time. Every native return code is checked: some wrong arguments 
 inside llama.cpp, so they are refused here first.
 """
 
-from worker.engine.llama.backend import Aborted, Build, NativeError, describe_build
+from worker.engine.llama.backend import Build, describe_build
 from worker.engine.llama.context import Context
 from worker.engine.llama.model import Model
 
-__all__ = ["Aborted", "Build", "Context", "Model", "NativeError", "describe_build"]
+__all__ = ["Build", "Context", "Model", "describe_build"]

@@ -10,17 +10,7 @@ from typing import Any, Self
 
 import llama_cpp.llama_cpp as native
 
-from worker.errors import WorkerError
-
 _ERROR_LEVEL = 4  # GGML_LOG_LEVEL_ERROR
-
-
-class NativeError(WorkerError):
-    """llama.cpp refused a call; the context may be used on, its sequences must be removed."""
-
-
-class Aborted(WorkerError):
-    """A call was given up on request; the context may be used on, as above."""
 
 
 class Handle:

@@ -9,14 +9,16 @@ import llama_cpp.llama_cpp as native
 import numpy as np
 
 from worker.decision.scores import Reading
+from worker.engine.calls import Aborted, CellsExhausted, NativeError, Segment
 from worker.engine.exact import FORK, TRUNK
-from worker.engine.llama.backend import Aborted, Handle, NativeError, native_log
+from worker.engine.llama.backend import Handle, native_log
+from worker.engine.llama.batch import Batch
 from worker.engine.llama.model import Model
 from worker.engine.options import FlashAttention, KvType, ModelOptions
 from worker.engine.trunks import State
 from worker.errors import CannotRun
 
-_SEQUENCES = 2
+_NO_CELLS, _ABORTED = 1, 2  # what llama_decode returns
 
 _KV_TYPES = {
     KvType.F32: native.GGML_TYPE_F32,
@@ -31,7 +33,7 @@ _FLASH_ATTENTION = {
 
 
 class Context(Handle):
-    """One stateful llama.cpp context with two sequences; belongs to one thread at a time.
+    """One stateful llama.cpp context of several sequences; belongs to one thread at a time.
 
     Args:
         model: whose weights to use; must outlive the context.
@@ -48,6 +50,7 @@ class Context(Handle):
         self.cells = options.context_tokens
         self._vocabulary_size = model.vocabulary_size
         self._window_tokens = model.window_tokens
+        self._sequences = options.sequences
         self._handles = ExitStack()
         self._abort = native.ggml_abort_callback(lambda _: abort())  # must outlive the context
         native_log.clear()
@@ -63,15 +66,15 @@ class Context(Handle):
         self._handles.callback(native.llama_free, self._handle)
         self._memory = native.llama_get_memory(self._handle)
         # Not options.batch_tokens: llama.cpp cuts that to the context's size.
-        self._batch = _Batch(native.llama_n_batch(self._handle))
+        self._batch = Batch(native.llama_n_batch(self._handle), options.sequences)
 
     def _parameters(self, options: ModelOptions) -> Any:
         parameters = native.llama_context_default_params()
         parameters.n_ctx = options.context_tokens
         parameters.n_batch = options.batch_tokens
         parameters.n_ubatch = options.ubatch_tokens
-        parameters.n_seq_max = _SEQUENCES
-        parameters.n_outputs_max = _SEQUENCES
+        parameters.n_seq_max = options.sequences
+        parameters.n_outputs_max = options.sequences
         parameters.n_threads = parameters.n_threads_batch = options.threads
         parameters.flash_attn_type = _FLASH_ATTENTION[options.flash_attention]
         parameters.type_k = parameters.type_v = _KV_TYPES[options.kv_type]
@@ -100,24 +103,39 @@ class Context(Handle):
             Aborted: the abort callback said so.
             NativeError: llama.cpp refused the call.
         """
-        batch = self._batch.filled(tokens, position=position, sequence=sequence, read=read)
-        code = native.llama_decode(self._handle, batch)
-        if code == 2:
+        self.decode_together([Segment(tokens, position, (sequence,), read)])
+
+    def decode_together(self, segments: Sequence[Segment]) -> list[int]:
+        """Decode *segments* in one call; return where those to be read can be read.
+
+        Raises:
+            Aborted: the abort callback said so.
+            CellsExhausted: no cells are free for so many tokens; nothing was stored.
+            NativeError: llama.cpp refused the call.
+        """
+        rows = self._batch.fill(segments)
+        code = native.llama_decode(self._handle, self._batch.native)
+        if code == _ABORTED:
             raise Aborted("the call was given up")
         if code:
-            raise NativeError(
-                f"llama_decode returned {code} for {len(tokens)} tokens at {position}"
-            )
+            tokens = sum(len(segment.tokens) for segment in segments)
+            message = f"llama_decode returned {code} for {tokens} tokens"
+            raise CellsExhausted(message) if code == _NO_CELLS else NativeError(message)
+        return rows
 
-    def read(self, label_tokens: Iterable[int]) -> Reading:
-        """Read the logits of the last decoded token, which must have been flagged.
+    def read(self, label_tokens: Iterable[int], at: int = -1) -> Reading:
+        """Read the logits of a token of the last call, which must have been flagged.
+
+        Args:
+            label_tokens: whose logits to read.
+            at: the token's place in the call; -1 is the last one flagged.
 
         Raises:
             NativeError: there are none, or one is not a number.
         """
-        pointer = native.llama_get_logits_ith(self._handle, -1)
+        pointer = native.llama_get_logits_ith(self._handle, at)
         if not pointer:
-            raise NativeError("llama.cpp has no logits for the last token")
+            raise NativeError(f"llama.cpp has no logits for token {at}")
         logits = np.ctypeslib.as_array(pointer, (self._vocabulary_size,))
         top = int(logits.argmax())
         peak = float(logits[top])
@@ -132,7 +150,11 @@ class Context(Handle):
 
     def fork(self) -> None:
         """Make the branch sequence a copy of the whole trunk."""
-        native.llama_memory_seq_cp(self._memory, TRUNK, FORK, -1, -1)
+        self.copy(TRUNK, FORK)
+
+    def copy(self, source: int, target: int) -> None:
+        """Make an empty sequence a copy of another."""
+        native.llama_memory_seq_cp(self._memory, source, target, -1, -1)
 
     def remove(self, sequence: int) -> None:
         """Remove a whole sequence.
@@ -143,48 +165,59 @@ class Context(Handle):
         if not native.llama_memory_seq_rm(self._memory, sequence, -1, -1):
             raise NativeError(f"llama.cpp cannot remove sequence {sequence}")
 
-    def cut(self, tokens: int) -> None:
-        """Remove what the trunk holds from position *tokens* on.
+    def cut(self, tokens: int, sequence: int = TRUNK) -> None:
+        """Remove what a sequence holds from position *tokens* on.
 
         Raises:
             NativeError: llama.cpp refused, as it does for recurrent memories.
         """
-        if not native.llama_memory_seq_rm(self._memory, TRUNK, tokens, -1):
-            raise NativeError(f"llama.cpp cannot cut the trunk at {tokens} tokens")
+        if not native.llama_memory_seq_rm(self._memory, sequence, tokens, -1):
+            raise NativeError(f"llama.cpp cannot cut sequence {sequence} at {tokens} tokens")
 
-    def save(self) -> State:
-        """Return the state of the trunk; the branch sequence must be empty.
+    def save(self, sequence: int = TRUNK, spare: int = FORK) -> State:
+        """Return the state of a sequence.
+
+        Args:
+            sequence: whose.
+            spare: a sequence that is empty, and will be empty again.
 
         Raises:
             NativeError: llama.cpp wrote less than it said it would.
         """
         if not self._window_tokens:
-            return (self._save(TRUNK),)
+            return (self._save(sequence),)
         # Of layers with a window llama.cpp saves only what the next token can see. A restored
         # trunk would then lie elsewhere in its cells, and the bits of long branches would move.
         # So it is saved in pieces that each fit the window, and comes back cell by cell.
         pieces = []
-        end = native.llama_memory_seq_pos_max(self._memory, TRUNK) + 1
+        end = native.llama_memory_seq_pos_max(self._memory, sequence) + 1
         for start in range(0, end, self._window_tokens - 1):
             stop = min(end, start + self._window_tokens - 1)
-            native.llama_memory_seq_cp(self._memory, TRUNK, FORK, start, stop)
-            pieces.append(self._save(FORK))
-            self.remove(FORK)
+            native.llama_memory_seq_cp(self._memory, sequence, spare, start, stop)
+            pieces.append(self._save(spare))
+            self.remove(spare)
         return tuple(pieces)
 
-    def restore(self, state: State) -> None:
-        """Make the trunk what it was when *state* was saved; the context must be empty.
+    def restore(self, state: State, sequence: int = TRUNK, spare: int = FORK) -> None:
+        """Make an empty sequence what it was when *state* was saved.
+
+        For equal bits the whole context must be empty.
+
+        Args:
+            state: what :meth:`save` returned.
+            sequence: which is empty.
+            spare: another that is empty, and will be empty again.
 
         Raises:
             NativeError: llama.cpp does not take it; both sequences must be removed.
         """
         if len(state) == 1:
-            self._restore(TRUNK, state[0])
+            self._restore(sequence, state[0])
             return
         for piece in state:
-            self._restore(FORK, piece)
-            native.llama_memory_seq_cp(self._memory, FORK, TRUNK, -1, -1)
-            self.remove(FORK)
+            self._restore(spare, piece)
+            self.copy(spare, sequence)
+            self.remove(spare)
 
     def _save(self, sequence: int) -> bytearray:
         size = native.llama_state_seq_get_size(self._handle, sequence)
@@ -205,57 +238,9 @@ class Context(Handle):
         """Return whether no sequence holds a cell."""
         return all(
             native.llama_memory_seq_pos_max(self._memory, sequence) == -1
-            for sequence in range(_SEQUENCES)
+            for sequence in range(self._sequences)
         )
 
     def set_threads(self, threads: int) -> None:
         """Use *threads* threads from the next call on; the bits stay the same."""
         native.llama_set_n_threads(self._handle, threads, threads)
-
-
-class _Batch:
-    """The arguments of one llama.cpp call, in buffers that are filled anew for each.
-
-    All tokens of a call belong to one sequence, so all sequence pointers name the same number.
-    """
-
-    def __init__(self, capacity: int) -> None:
-        self._tokens = np.zeros(capacity, np.int32)
-        self._positions = np.zeros(capacity, np.int32)
-        self._ones = np.ones(capacity, np.int32)
-        self._flags = np.zeros(capacity, np.int8)
-        self._sequence = native.llama_seq_id(0)
-        pointer = ctypes.pointer(self._sequence)
-        self._sequences = (type(pointer) * capacity)(*[pointer] * capacity)
-        self._native = native.llama_batch(
-            n_tokens=0,
-            token=_as_pointer(self._tokens, native.llama_token),
-            embd=None,
-            pos=_as_pointer(self._positions, native.llama_pos),
-            n_seq_id=_as_pointer(self._ones, ctypes.c_int32),
-            seq_id=self._sequences,
-            logits=_as_pointer(self._flags, ctypes.c_int8),
-        )
-
-    def filled(
-        self, tokens: Sequence[int], *, position: int, sequence: int, read: bool
-    ) -> native.llama_batch:
-        """Fill the buffers for one call.
-
-        Raises:
-            NativeError: too few or too many tokens; llama.cpp would abort the process.
-        """
-        count, capacity = len(tokens), len(self._tokens)
-        if not 0 < count <= capacity:
-            raise NativeError(f"{count} tokens in one call; 1 to {capacity} fit")
-        self._tokens[:count] = tokens
-        self._positions[:count] = np.arange(position, position + count, dtype=np.int32)
-        self._flags[:count] = 0
-        self._flags[count - 1] = read
-        self._sequence.value = sequence
-        self._native.n_tokens = count
-        return self._native
-
-
-def _as_pointer(array: Any, kind: Any) -> Any:
-    return array.ctypes.data_as(ctypes.POINTER(kind))

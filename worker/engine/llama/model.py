@@ -10,7 +10,8 @@ from typing import Any, Self
 import llama_cpp.llama_cpp as native
 
 from worker.decision.text import PromptText
-from worker.engine.llama.backend import Handle, NativeError, native_log, start_backend
+from worker.engine.calls import NativeError
+from worker.engine.llama.backend import Handle, native_log, start_backend
 from worker.engine.options import ModelOptions
 from worker.engine.tokenizer import ControlToken, Tokenizer
 from worker.errors import CannotRun
@@ -55,6 +56,9 @@ class Model(Handle):
             )
         parameters = native.llama_model_default_params()
         parameters.n_gpu_layers = options.gpu_layers
+        parameters.main_gpu = options.main_gpu
+        shares = _shares(options.tensor_split)  # must outlive the call
+        parameters.tensor_split = shares
         parameters.load_mode = native.llama_load_mode_from_str(options.load_mode.encode())
         goes_on = native.llama_progress_callback(
             lambda _, __: given_up is None or not given_up.is_set()
@@ -109,6 +113,11 @@ class Model(Handle):
             native.llama_model_has_encoder(self.handle)
             or native.llama_model_is_diffusion(self.handle)
         )
+
+    @property
+    def is_recurrent(self) -> bool:
+        """Whether all layers keep one state instead of cells for each token."""
+        return bool(native.llama_model_is_recurrent(self.handle))
 
     @property
     def is_divisible(self) -> bool:
@@ -182,6 +191,22 @@ class Model(Handle):
                 _grown(native.llama_model_meta_key_by_index, self.handle, index),
                 _grown(native.llama_model_meta_val_str_by_index, self.handle, index),
             )
+
+
+def _shares(tensor_split: tuple[float, ...]) -> Any:
+    """Return each device's share as llama.cpp reads it: one for every device there can be.
+
+    Raises:
+        CannotRun: there cannot be so many devices.
+    """
+    if not tensor_split:
+        return None
+    most = native.llama_max_devices()
+    if len(tensor_split) > most:
+        raise CannotRun(
+            f"tensor_split names {len(tensor_split)} devices; this build has at most {most}"
+        )
+    return (ctypes.c_float * most)(*tensor_split)
 
 
 def _grown(read: Callable[..., int], handle: Any, index: int) -> str:

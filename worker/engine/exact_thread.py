@@ -1,0 +1,113 @@
+"""The thread that evaluates one ticket at a time, exactly."""
+
+import time
+from collections.abc import Sequence
+
+from worker import metrics
+from worker.decision.scores import Reading
+from worker.engine.calls import Aborted, NativeError
+from worker.engine.context_thread import ContextThread
+from worker.engine.exact import ExactRun, Paused
+from worker.engine.trunks import Found
+from worker.engine.work import GivenUp, Work
+from worker.errors import DecodeFailed, EngineFailed, WorkerError
+from worker.ports import Reply
+
+
+class ExactThread(ContextThread):
+    """Evaluates one ticket after the other; between two calls it may be paused for another."""
+
+    _work: Work | None = None
+    _calls = 0
+
+    def evaluate(self) -> None:
+        """Take work and evaluate it, until there is none any more."""
+        while (work := self._pool.take(self)) is not None:
+            self._serve(work)
+
+    def should_abort(self) -> bool:
+        """Return whether nobody needs the call that is being made."""
+        work = self._work
+        return work is not None and work.is_useless()
+
+    def at_border(self, work: Work, *, may_pause: bool) -> None:
+        """Check, before a call, whether to go on."""
+        self.progressed()
+        work.check()
+        # At least one call a turn, so that paused work goes on however many overtake it.
+        if may_pause and self._calls and self._pool.should_pause(work):
+            raise Paused
+        self._calls += 1
+
+    def _serve(self, work: Work) -> None:
+        self._work, self._calls = work, 0
+        self._progressed_at = time.monotonic()
+        work.begin()
+        answer = self._answer(work)
+        self._work = None
+        self.idle()
+        if answer is None:
+            self._pool.set_aside(work)
+            return
+        work.resolve(answer)
+        self.end(work)
+
+    def _answer(self, work: Work) -> Reply | WorkerError | None:
+        """Return what becomes of work; None when it was paused."""
+        try:
+            return self.reply(work, self._read(work))
+        except Paused:
+            return None
+        except GivenUp:
+            return EngineFailed("the engine is closed")
+        except WorkerError as error:
+            return error
+        except Exception as error:  # noqa: BLE001 - this thread must answer whoever waits
+            return self.crashed(error)
+
+    def _read(self, work: Work) -> tuple[Reading, ...]:
+        """Evaluate, once more on a new context when llama.cpp refuses a call."""
+        try:
+            return self._evaluate(work)
+        except NativeError as error:
+            self.note_refusal(error)
+        self.start_over([work])
+        try:
+            return self._evaluate(work)
+        except NativeError as error:
+            self.note_refusal(error)
+            self.start_over([work])
+            raise DecodeFailed(f"llama.cpp refused the same work twice: {error}") from error
+
+    def _evaluate(self, work: Work) -> tuple[Reading, ...]:
+        before = work.progress.evaluated_tokens
+        run = ExactRun(
+            context=self.opened(),
+            host=_Host(self, work),
+            plan=work.plan,
+            prompts=work.prompts,
+            labels=work.labels,
+            snapshots=not self._model.is_divisible,
+        )
+        try:
+            return run.run(work.progress)
+        except Aborted:
+            work.check()
+            raise NativeError("llama.cpp gave a call up by itself") from None
+        finally:
+            metrics.EVALUATED_TOKENS.inc(work.progress.evaluated_tokens - before)
+
+
+class _Host:
+    """What the evaluation of one ticket asks of its thread."""
+
+    def __init__(self, thread: ExactThread, work: Work) -> None:
+        self._thread = thread
+        self._work = work
+        self.park = thread.park
+
+    def at_border(self, *, may_pause: bool) -> None:
+        self._thread.at_border(self._work, may_pause=may_pause)
+
+    def find(self, trunk: Sequence[int]) -> Found | None:
+        return self._thread.find(self._work, trunk)
