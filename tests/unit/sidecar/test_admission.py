@@ -245,3 +245,14 @@ async def test_who_has_not_sent_its_request_is_not_waited_for() -> None:
         writer.close()
 
     assert 0 == left
+
+
+async def test_an_announced_size_is_refused_unseen() -> None:
+    """A body that says that it is too large is not waited for."""
+    async with open_bench(max_body_bytes=1024) as bench:
+        head = b"POST /invocations HTTP/1.1\r\nHost: x\r\nContent-Length: 1025\r\n\r\n"
+        reader, writer = await connect(bench, head)
+        answered = await reader.readuntil(b"\r\n\r\n")
+        writer.close()
+
+    assert answered.startswith(b"HTTP/1.1 413 ")

@@ -127,3 +127,11 @@ async def test_a_wrong_media_type() -> None:
 
     assert 415 == answered.status
     assert answered.body["detail"]["message"] == answered.body["error"]
+
+
+async def test_questions_make_it_system_one() -> None:
+    """Whose unknown fields are ignored, whatever they are called."""
+    async with open_bench() as bench:
+        answered = await bench.post(make_request(decision={}, decisions=[]))
+
+    assert (200, "model") == (answered.status, next(iter(answered.body)))
