@@ -69,7 +69,7 @@ def judged(url: str, folder: Path, *flags: str) -> dict[str, list[str]]:
 @pytest.mark.timeout(300)
 def test_the_sample_model_conforms(start: Start, tmp_path: Path) -> None:
     """Every MUST and every SHOULD that applies without keys, on quantised weights."""
-    _, url = serve(start, sample_model_path())
+    _, url = serve(start, sample_model_path(), "--request-seconds", "120")  # however busy it is
     verdicts = judged(url, tmp_path)
 
     assert (32, 13) == (len(verdicts["MUST pass"]), len(verdicts["SHOULD pass"]))
