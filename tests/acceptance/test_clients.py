@@ -56,7 +56,7 @@ def judged(url: str, folder: Path, *flags: str) -> dict[str, list[str]]:
         [str(JEVCOMPAT), "test", url, "--json", str(report), *flags],
         capture_output=True,
         text=True,
-        timeout=280,
+        timeout=580,
     )
     verdicts: dict[str, list[str]] = {}
     for result in json.loads(report.read_text())["results"]:
@@ -66,7 +66,7 @@ def judged(url: str, folder: Path, *flags: str) -> dict[str, list[str]]:
     return verdicts
 
 
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(600)
 def test_the_sample_model_conforms(start: Start, tmp_path: Path) -> None:
     """Every MUST and every SHOULD that applies without keys, on quantised weights."""
     _, url = serve(start, sample_model_path(), "--request-seconds", "120")  # however busy it is
