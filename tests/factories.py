@@ -125,6 +125,11 @@ def make_provenance(
             backend="cpu",
             gpu_layers=0,
             batching="exact",
+            backends=("CPU",),
+            cpu_variant="AVX2",
+            libraries_sha256="ef" * 32,
+            kv_type="f16",
+            flash_attention="auto",
         ),
         "hardware": "a processor (2 cores, x86_64)",
         "prompt": PromptProvenance(

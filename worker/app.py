@@ -53,6 +53,8 @@ async def run_faces(settings: Settings, lifecycle: Lifecycle, aws: Connection | 
         brain = await _open_unless_stopped(stack, settings, lifecycle)
         if brain is None:
             return
+        if brain.shelf is not None:
+            stack.enter_context(lifecycle.on_hangup(brain.shelf.reload))
         if sidecar is not None:
             sidecar.answer_with(
                 brain.evaluator,

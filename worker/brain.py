@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import structlog
 
 from worker import __version__, metrics
+from worker.decision.canonical import canonical_sha256
 from worker.decision.direct import DirectWording
 from worker.decision.labels import prove_labels
 from worker.decision.native.wording import open_wording as native_wording
@@ -20,13 +21,20 @@ from worker.decision.outcome import (
     PromptProvenance,
     Provenance,
     RuntimeProvenance,
-    canonical_sha256,
 )
 from worker.decision.prompt import Frame, PromptTemplate, chat_frame
 from worker.decision.prompt_file import read_prompt
+from worker.decision.question_set import NO_SETS
 from worker.decision.wording import Wording
 from worker.engine.cores import usable_cores
-from worker.engine.fingerprint import ModelFile, fingerprint_model, hardware
+from worker.engine.fingerprint import (
+    ModelFile,
+    backend_in_use,
+    cpu_variant,
+    fingerprint_model,
+    hardware,
+    instance_type,
+)
 from worker.engine.memory import available_bytes
 from worker.engine.model_files import check_files
 from worker.engine.options import Batching, FlashAttention, KvType, ModelOptions
@@ -36,7 +44,9 @@ from worker.engine.sizing import AUTO, Machine, ModelFacts, Size, choose_size
 from worker.engine.spill import Spill
 from worker.errors import UsageError
 from worker.evaluator import Evaluator
+from worker.rulebook import bind_policy, open_policy, policy_provenance
 from worker.settings import Settings
+from worker.shelf import BookShelf, open_shelf
 
 if TYPE_CHECKING:  # importing llama.cpp's libraries may crash: see open_brain
     from worker.engine.llama import Model
@@ -56,11 +66,13 @@ class Brain:
         evaluator: answers tickets.
         size: contexts, threads and memory, as chosen.
         spells_control: whether a text holds the spelling of a control token of the model.
+        shelf: the question sets; None: no folder is set.
     """
 
     evaluator: Evaluator
     size: Size
     spells_control: Callable[[str], bool]
+    shelf: BookShelf | None = None
 
 
 @asynccontextmanager
@@ -68,10 +80,12 @@ async def open_brain(settings: Settings) -> AsyncIterator[Brain]:
     """Prove the build, load the model, start the engine; close them in reverse.
 
     Raises:
-        UsageError: no model is set.
+        UsageError: no model is set, or a question set or the policy is wrong.
         CannotRun: this build or this model cannot run here.
     """
     path = check_model(settings)
+    shelf = await open_shelf(settings)
+    profile = await open_policy(settings)
     free_bytes = available_bytes()
     if settings.prove_build:
         await _in_thread(prove_build, path, settings.gpu_layers)
@@ -86,6 +100,8 @@ async def open_brain(settings: Settings) -> AsyncIterator[Brain]:
         size = _size(model, file, settings, free_bytes)
         wording = open_wording(model, settings)
         provenance = _provenance(model, file, wording, settings)
+        policy = bind_policy(profile, provenance, settings)
+        provenance = provenance.model_copy(update={"policy": policy_provenance(profile)})
         pool = Pool(
             model,
             size.options,
@@ -100,8 +116,16 @@ async def open_brain(settings: Settings) -> AsyncIterator[Brain]:
             metrics.ENGINE_STALLED.set_function(pool.stalled_seconds)
             _announce(provenance, size, wording.labels)
             control = model.tokenizer.control if settings.control_tokens == "reject" else None
-            evaluator = Evaluator(pool, wording, provenance, settings.orders, control)
-            yield Brain(evaluator, size, model.tokenizer.spells_control)
+            evaluator = Evaluator(
+                pool,
+                wording,
+                provenance,
+                settings.orders,
+                control,
+                shelf=shelf or NO_SETS,
+                policy=policy,
+            )
+            yield Brain(evaluator, size, model.tokenizer.spells_control, shelf)
         finally:
             await _in_thread(lambda _: pool.close())
 
@@ -227,11 +251,18 @@ def _provenance(
             llama_cpp_python=build.llama_cpp_python,
             llama_cpp=build.llama_cpp,
             system_info=build.system_info,
-            backend="gpu" if settings.gpu_layers else "cpu",
+            backend=backend_in_use(build.backends, settings.gpu_layers),
             gpu_layers=settings.gpu_layers,
             batching=settings.batching,
+            backends=build.backends,
+            cpu_variant=cpu_variant(build.system_info),
+            libraries_sha256=build.libraries_sha256,
+            kv_type=settings.kv_type,
+            flash_attention=settings.flash_attention,
         ),
-        hardware=hardware(),
+        image_digest=settings.image_digest,
+        hardware=hardware(build.gpus if settings.gpu_layers else ()),
+        instance_type=settings.instance_type or instance_type(),
         prompt=PromptProvenance(
             name=wording.name,
             version=wording.version,

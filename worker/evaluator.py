@@ -3,22 +3,16 @@
 import asyncio
 from dataclasses import dataclass
 
-from worker.decision.answer import make_answer
 from worker.decision.asked import Worded
 from worker.decision.control import ControlTokens
-from worker.decision.outcome import (
-    SCHEMA,
-    Outcome,
-    Provenance,
-    Timings,
-    Usage,
-    outcome_id,
-    questions_sha256,
-    rejection,
-)
-from worker.decision.policy import NO_POLICY, most_cautious
+from worker.decision.decided import decide
+from worker.decision.inquiry import Inquiry, Shelf, inquire
+from worker.decision.outcome import Outcome, Provenance, Timings, Usage, rejection
+from worker.decision.policy import REVIEW_ALL
+from worker.decision.policy_file import Decider
 from worker.decision.prompt import shown
 from worker.decision.question import Question, Text
+from worker.decision.question_set import NO_SETS
 from worker.decision.scores import Reading, Scores, score_views
 from worker.decision.spelled import refuse_spelled
 from worker.decision.ticket import Ticket
@@ -43,6 +37,8 @@ class Evaluator:
         provenance: of this process; each outcome carries it.
         orders: in how many orders options are shown; None: as the wording does itself.
         control: control tokens that no ticket may spell; None: spelled, they are text.
+        shelf: where tickets' question sets are looked up; a set's own orders win.
+        policy: turns scores into verdicts.
     """
 
     engine: Engine
@@ -50,6 +46,8 @@ class Evaluator:
     provenance: Provenance
     orders: int | None = None
     control: ControlTokens | None = None
+    shelf: Shelf = NO_SETS
+    policy: Decider = REVIEW_ALL
 
     async def evaluate(self, ticket: Ticket, lane: Lane, deadline: float | None = None) -> Outcome:
         """Answer all questions of a ticket.
@@ -60,10 +58,19 @@ class Evaluator:
             EngineFailed: never again in this process.
         """
         self._accept_model(ticket.model)
-        state, questions = _inline(ticket)
-        worded = await self._word(state, questions)
+        inquiry = inquire(ticket, self.shelf)
+        orders = inquiry.orders or self.orders
+        worded = await self._word(inquiry, orders)
         reply = await self.engine.score(_evaluation(worded), lane, deadline)
-        return self._outcome(ticket, state, questions, worded, reply)
+        return decide(
+            ticket,
+            inquiry,
+            _scores(worded, reply.readings),
+            self.policy,
+            provenance=self.provenance.in_orders(orders),
+            usage=_usage(reply),
+            timings=_timings(reply),
+        )
 
     def reject(
         self, fault: Rejected, *, ticket_id: str, body: str, ticket: Ticket | None = None
@@ -78,21 +85,24 @@ class Evaluator:
         if asked is not None and asked != name and not asked.startswith("jev-"):
             raise Rejected("unknown_model", f"this worker answers as {name} or jev-*", "model")
 
-    async def _word(self, state: Text, questions: dict[str, Question]) -> Worded:
+    async def _word(self, inquiry: Inquiry, orders: int | None) -> Worded:
+        state, questions = inquiry.state, inquiry.questions
+
         def word() -> Worded:
             if self.control is not None:
                 refuse_spelled(self.control, state, questions)
-            return self.wording.word(state, questions, self.orders)
+            return self.wording.word(state, questions, orders)
 
         # A long ticket takes a while, and the event loop has leases to keep.
-        is_long = self._prompt_characters(state, questions) > LONG_PROMPTS_CHARACTERS
+        characters = self._prompt_characters(state, questions, orders or 1)
+        is_long = characters > LONG_PROMPTS_CHARACTERS
         return await asyncio.to_thread(word) if is_long else word()
 
-    def _prompt_characters(self, state: Text, questions: dict[str, Question]) -> int:
+    def _prompt_characters(self, state: Text, questions: dict[str, Question], orders: int) -> int:
         characters = len(shown(state))
         if self.wording.lists_questions:
             characters += sum(len(question.model_dump_json()) for question in questions.values())
-        prompts = len(questions) * (self.orders or 1)
+        prompts = len(questions) * orders
         if characters * prompts > MAX_PROMPT_CHARACTERS:
             raise Rejected(
                 "too_large",
@@ -101,46 +111,6 @@ class Evaluator:
                 "questions",
             )
         return characters * prompts
-
-    def _outcome(
-        self,
-        ticket: Ticket,
-        state: Text,
-        questions: dict[str, Question],
-        worded: Worded,
-        reply: Reply,
-    ) -> Outcome:
-        scores = _scores(worded, reply.readings)
-        answers = {
-            key: make_answer(question, score, NO_POLICY)
-            for (key, question), score in zip(questions.items(), scores, strict=True)
-        }
-        questions_hash = questions_sha256(questions)
-        provenance = self.provenance.model_copy(update={"questions_sha256": questions_hash})
-        return Outcome(
-            schema=SCHEMA,
-            outcome_id=outcome_id(
-                ticket_id=ticket.ticket_id,
-                state=state,
-                questions=questions_hash,
-                provenance=provenance,
-            ),
-            ticket_id=ticket.ticket_id,
-            status="decided",
-            answers=answers,
-            disposition=most_cautious(answer.verdict for answer in answers.values()),
-            metadata=ticket.metadata,
-            usage=Usage(
-                input_tokens=reply.input_tokens,
-                evaluated_tokens=reply.evaluated_tokens,
-                reused_tokens=max(0, reply.input_tokens - reply.evaluated_tokens),
-            ),
-            timings=Timings(
-                waiting_seconds=reply.waiting_seconds,
-                evaluation_seconds=reply.evaluation_seconds,
-            ),
-            provenance=provenance,
-        )
 
 
 def _evaluation(worded: Worded) -> Evaluation:
@@ -156,12 +126,15 @@ def _scores(worded: Worded, readings: tuple[Reading, ...]) -> list[Scores]:
     return [score_views(asked, [next(left) for _ in asked.views]) for asked in worded.questions]
 
 
-def _inline(ticket: Ticket) -> tuple[Text, dict[str, Question]]:
-    """Return the state and the questions that the ticket carries itself."""
-    if ticket.state is None:
-        raise Rejected("state_uri_refused", "no bucket is allowed on this worker", "state_uri")
-    if ticket.questions is None:
-        raise Rejected(
-            "unknown_question_set", "no question set is configured on this worker", "question_set"
-        )
-    return ticket.state, ticket.questions
+def _usage(reply: Reply) -> Usage:
+    return Usage(
+        input_tokens=reply.input_tokens,
+        evaluated_tokens=reply.evaluated_tokens,
+        reused_tokens=max(0, reply.input_tokens - reply.evaluated_tokens),
+    )
+
+
+def _timings(reply: Reply) -> Timings:
+    return Timings(
+        waiting_seconds=reply.waiting_seconds, evaluation_seconds=reply.evaluation_seconds
+    )

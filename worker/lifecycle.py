@@ -4,7 +4,7 @@ import asyncio
 import os
 import signal
 import time
-from collections.abc import Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from enum import StrEnum
 
@@ -90,9 +90,29 @@ class Lifecycle:
             for number in numbers:
                 loop.remove_signal_handler(number)
 
+    @contextmanager
+    def on_hangup(self, call: Callable[[], Awaitable[None]]) -> Iterator[None]:
+        """Await *call* after each SIGHUP, one at a time; a signal meanwhile calls once more."""
+        asked = asyncio.Event()
+        answering = asyncio.ensure_future(_answer_each(asked, call))
+        loop = asyncio.get_running_loop()
+        loop.add_signal_handler(signal.SIGHUP, asked.set)
+        try:
+            yield
+        finally:
+            loop.remove_signal_handler(signal.SIGHUP)
+            answering.cancel()
+
     def _on_signal(self, number: signal.Signals) -> None:
         if self._signalled:
             _log.warning("exit_at_once", signal=number.name)
             os._exit(128 + number)
         self._signalled = True
         self.stop(number.name)
+
+
+async def _answer_each(asked: asyncio.Event, call: Callable[[], Awaitable[None]]) -> None:
+    while True:
+        await asked.wait()
+        asked.clear()
+        await call()

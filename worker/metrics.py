@@ -61,6 +61,12 @@ HTTP_REFUSED = Counter(
     "decision_http_refused_total", "Requests that got no answer, by the kind of reason", ["kind"]
 )
 HTTP_IN_PROGRESS = Gauge("decision_http_in_progress", "Requests that hold a place now")
+QUESTION_SETS = Gauge("decision_question_sets", "Question sets that may be asked")
+QUESTION_SET_RELOADS = Counter(
+    "decision_question_set_reloads_total",
+    "Reloads of the question sets, by result: loaded, or refused because a file is wrong",
+    ["result"],
+)
 MODEL = Info("decision_model", "The model that answers")
 
 CONTENT_TYPE = CONTENT_TYPE_LATEST

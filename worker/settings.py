@@ -145,6 +145,19 @@ class Settings(BaseSettings):
     )
     spill_mebibytes: int = _setting(4096, "Engine", "the most that folder may take", ge=1)
 
+    question_sets: _Folder | None = _setting(
+        None, "Decisions", "folder of question sets (YAML, JSON); SIGHUP reads it again"
+    )
+    policy: _Folder | None = _setting(
+        None, "Decisions", "file of thresholds; without one every answer is for review"
+    )
+    policy_profile: str | None = _setting(
+        None, "Decisions", "profile of the policy [its only one, or default]", min_length=1
+    )
+    policy_mismatch: Literal["refuse", "review"] = _setting(
+        "refuse", "Decisions", "policy made for another model, prompt or build: no start, or review"
+    )
+
     queue_url: str | None = _setting(
         None, "Queue", "SQS queue that tickets come from", pattern=r"^https?://[^/]+/.+"
     )
@@ -205,6 +218,12 @@ class Settings(BaseSettings):
     )
     prove_build: bool = _setting(
         True, "Process", "decode a few tokens in a child process before loading"
+    )
+    image_digest: str | None = _setting(
+        None, "Process", "digest of the container image, for provenance", min_length=1
+    )
+    instance_type: str | None = _setting(
+        None, "Process", "type of the machine, for provenance [on EC2 the machine's own]"
     )
     cache_dir: _Folder = Field(
         default_factory=_default_cache_dir,

@@ -13,9 +13,11 @@ from worker.cli.ask import ask
 from worker.cli.collect import collect
 from worker.cli.demo import demo
 from worker.cli.doctor import doctor
+from worker.cli.manifest import manifest
 from worker.cli.redrive import redrive
 from worker.cli.run import run, serve
 from worker.cli.sample_model import sample_model
+from worker.cli.sets import sets
 from worker.cli.submit import submit
 from worker.cli.tune import tune
 from worker.errors import ExitCode, WorkerError
@@ -46,6 +48,8 @@ for _command in (
     redrive,
     doctor,
     tune,
+    manifest,
+    sets,
     sample_model,
 ):
     commands.add_command(_command)

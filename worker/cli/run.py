@@ -19,8 +19,8 @@ from worker.settings import (
     under_sagemaker,
 )
 
-GROUPS = ("Model", "Engine", "Queue", "Sidecar", "Process")
-_SERVE_GROUPS = ("Model", "Engine", "Sidecar", "Process")
+GROUPS = ("Model", "Engine", "Decisions", "Queue", "Sidecar", "Process")
+_SERVE_GROUPS = ("Model", "Engine", "Decisions", "Sidecar", "Process")
 
 
 @click.command(cls=SettingsCommand, groups=GROUPS)

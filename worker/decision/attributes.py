@@ -1,7 +1,7 @@
 """The SNS message attributes of an outcome, for subscribers' filter policies."""
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -25,23 +25,35 @@ class Attribute:
 
 
 def outcome_attributes(outcome: Outcome) -> dict[str, Attribute]:
-    """Return status, disposition, model, and at most three answers as attributes.
+    """Return status, disposition, question set, model, and at most three answers as attributes.
 
-    Raw delivery to SQS drops a message with more than ten attributes; these are at most six.
+    Raw delivery to SQS drops a message with more than ten attributes; these are at most seven.
     """
     attributes = {
         "status": Attribute("String", outcome.status),
         "model": Attribute("String", attribute_value(outcome.provenance.model.name)),
     }
+    if question_set := outcome.provenance.question_set:
+        attributes["question_set"] = Attribute(
+            "String", f"{question_set.name}@{question_set.version}"
+        )
     if outcome.disposition:
         attributes["disposition"] = Attribute("String", outcome.disposition)
-    attributes.update(_answers(outcome.answers or {}))
+    attributes.update(_answers(outcome.answers or {}, outcome.attribute_ids))
     return attributes
 
 
-def _answers(answers: Mapping[str, Answer]) -> Iterator[tuple[str, Attribute]]:
-    named = [(key, answer) for key, answer in answers.items() if _ATTRIBUTE_ID.fullmatch(key)]
-    for key, answer in named[:MAX_ANSWERS]:
+def can_be_attribute(question_id: str) -> bool:
+    """Return whether SNS takes a question's id as part of an attribute's name."""
+    return _ATTRIBUTE_ID.fullmatch(question_id) is not None
+
+
+def _answers(
+    answers: Mapping[str, Answer], ids: Sequence[str] | None
+) -> Iterator[tuple[str, Attribute]]:
+    named = [key for key in (answers if ids is None else ids) if can_be_attribute(key)]
+    for key in named[:MAX_ANSWERS]:
+        answer = answers[key]
         if isinstance(answer, ChoiceAnswer):
             yield f"answer.{key}", Attribute("String", attribute_value(answer.choice))
         else:

@@ -1,12 +1,12 @@
 """The outcome: what is published about one ticket. No text of its state, ever."""
 
-import hashlib
 import json
 from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
 from worker.decision.answer import Answer
+from worker.decision.canonical import canonical_sha256
 from worker.decision.policy import Disposition
 from worker.decision.question import Question
 from worker.decision.ticket import Ticket
@@ -34,7 +34,16 @@ class ModelProvenance(_Part):
 
 
 class RuntimeProvenance(_Part):
-    """Which build of the worker and of llama.cpp answered, and how it was set."""
+    """Which build of the worker and of llama.cpp answered, and how it was set.
+
+    Attributes:
+        llama_cpp: version and commit.
+        system_info: llama.cpp's own words on compile flags and instruction sets.
+        backend: that the weights are on: cpu, or the GPU's.
+        backends: that are compiled in.
+        cpu_variant: the instruction sets in use, without the words around them.
+        libraries_sha256: of llama.cpp's shared libraries.
+    """
 
     worker: str
     llama_cpp_python: str
@@ -43,6 +52,11 @@ class RuntimeProvenance(_Part):
     backend: str
     gpu_layers: int
     batching: Literal["exact", "packed"]
+    backends: tuple[str, ...] = ()
+    cpu_variant: str = ""
+    libraries_sha256: str = ""
+    kv_type: str = ""
+    flash_attention: str = ""
 
 
 class PromptProvenance(_Part):
@@ -63,15 +77,39 @@ class PromptProvenance(_Part):
         return self.sha256 if self.orders is None else f"{self.sha256}, {self.orders} orders"
 
 
+class QuestionSetProvenance(_Part):
+    """Which configured set was asked."""
+
+    name: str
+    version: int
+    sha256: str
+
+
+class PolicyProvenance(_Part):
+    """Which policy turned scores into verdicts."""
+
+    name: str
+    profile: str
+    sha256: str
+
+
 class Provenance(_Part):
     """Everything that went into an answer, except the ticket."""
 
     model: ModelProvenance
     runtime: RuntimeProvenance
-    hardware: str
-    prompt: PromptProvenance
     image_digest: str | None = None
+    hardware: str
+    instance_type: str | None = None
+    prompt: PromptProvenance
+    question_set: QuestionSetProvenance | None = None
     questions_sha256: str | None = None
+    policy: PolicyProvenance | None = None
+
+    def in_orders(self, orders: int | None) -> "Provenance":
+        """Return the same with options shown in that many orders."""
+        prompt = self.prompt.model_copy(update={"orders": orders})
+        return self.model_copy(update={"prompt": prompt})
 
 
 class Usage(_Part):
@@ -109,7 +147,12 @@ class Fault(_Part):
 
 
 class Outcome(_Part):
-    """What became of one ticket (``decision-outcome/1``)."""
+    """What became of one ticket (``decision-outcome/1``).
+
+    Attributes:
+        attribute_ids: the questions whose answers are message attributes; None: the first. Not
+            published itself.
+    """
 
     schema_: Literal["decision-outcome/1"] = Field(SCHEMA, alias="schema")
     outcome_id: str
@@ -122,6 +165,7 @@ class Outcome(_Part):
     usage: Usage | None = None
     timings: Timings | None = None
     provenance: Provenance
+    attribute_ids: tuple[str, ...] | None = Field(default=None, exclude=True)
 
     def as_dict(self) -> dict[str, Any]:
         """Return the outcome as published; parts it does not have are left out."""
@@ -131,12 +175,6 @@ class Outcome(_Part):
         """Return the outcome as published, as JSON text."""
         text = json.dumps(self.as_dict(), ensure_ascii=False, allow_nan=False)
         return text.translate({ord(c): f"\\u{ord(c):04x}" for c in FORBIDDEN})
-
-
-def canonical_sha256(value: Any) -> str:
-    """Hash JSON data: UTF-8, no spaces, fields in their order, since order carries meaning."""
-    text = json.dumps(value, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
-    return hashlib.sha256(text.encode()).hexdigest()
 
 
 def questions_sha256(questions: dict[str, Question]) -> str:
@@ -153,7 +191,7 @@ def outcome_id(*, ticket_id: str, state: Any, questions: str, provenance: Proven
         ticket_id: the ticket's.
         state: the ticket's state.
         questions: the hash of the ticket's questions.
-        provenance: whose model and prompt hashes count.
+        provenance: whose hashes of model, prompt and policy count.
 
     Returns:
         The first 32 hex digits of the SHA-256 over ticket id and hashes.
@@ -164,7 +202,7 @@ def outcome_id(*, ticket_id: str, state: Any, questions: str, provenance: Proven
         questions,
         provenance.model.sha256,
         provenance.prompt.identity,
-        "",  # the policy's hash; there is none yet
+        provenance.policy.sha256 if provenance.policy else "",
     ]
     return canonical_sha256(parts)[:32]
 

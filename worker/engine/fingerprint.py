@@ -4,7 +4,7 @@ import hashlib
 import json
 import platform
 import threading
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -67,10 +67,45 @@ def _identity(path: Path) -> str:
     return f"{path.resolve()}|{status.st_ino}|{status.st_size}|{times}"
 
 
-def hardware() -> str:
-    """Return the processor's name and its number of physical cores."""
+def hardware(gpus: Sequence[str] = ()) -> str:
+    """Return the processor's name and its number of physical cores, and the GPUs in use."""
     cores = psutil.cpu_count(logical=False) or psutil.cpu_count() or 1
-    return f"{_processor()} ({cores} cores, {platform.machine()})"
+    return ", ".join([f"{_processor()} ({cores} cores, {platform.machine()})", *gpus])
+
+
+def backend_in_use(backends: Sequence[str], gpu_layers: int) -> str:
+    """Return where the weights are: ``cpu``, or the name of the GPU's backend."""
+    others = [name.lower() for name in backends if name != "CPU"]
+    return others[0] if gpu_layers and others else "cpu"
+
+
+def cpu_variant(system_info: str) -> str:
+    """Return the CPU's instruction sets and kernels that a build uses, from llama.cpp's words.
+
+    Those are such as ``CUDA : ARCHS = 900 | CPU : SSE3 = 1 | AVX2 = 1``.
+    """
+    section, used = "", []
+    for part in system_info.split("|"):
+        name, colon, rest = part.partition(" : ")
+        section = name.strip() if colon else section
+        flag, _, value = (rest if colon else part).partition("=")
+        if section == "CPU" and value.strip() == "1":
+            used.append(flag.strip())
+    return " ".join(used)
+
+
+def instance_type(dmi: Path = Path("/sys/class/dmi/id")) -> str | None:
+    """Return the EC2 instance type, which Nitro machines show as the product's name.
+
+    Args:
+        dmi: where the kernel shows what the firmware says.
+    """
+    try:
+        if (dmi / "sys_vendor").read_text().strip() != "Amazon EC2":
+            return None
+        return (dmi / "product_name").read_text().strip() or None
+    except OSError:
+        return None
 
 
 def _processor() -> str:

@@ -4,7 +4,8 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from worker.decision.outcome import Outcome, Timings, Usage, canonical_sha256
+from worker.decision.canonical import canonical_sha256
+from worker.decision.outcome import Outcome, Timings, Usage
 from worker.decision.policy import Disposition, Verdict
 from worker.decision.question import Text
 from worker.decision.ticket import Ticket, validate_ticket

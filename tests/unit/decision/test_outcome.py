@@ -18,9 +18,9 @@ from tests.factories import (
     make_scored,
     make_ticket,
 )
+from worker.decision.canonical import canonical_sha256
 from worker.decision.outcome import (
     Outcome,
-    canonical_sha256,
     outcome_id,
     questions_sha256,
     rejection,
@@ -89,6 +89,11 @@ def test_a_decided_outcome_has_the_documented_fields() -> None:
             "backend": "cpu",
             "gpu_layers": 0,
             "batching": "exact",
+            "backends": ["CPU"],
+            "cpu_variant": "AVX2",
+            "libraries_sha256": "ef" * 32,
+            "kv_type": "f16",
+            "flash_attention": "auto",
         },
         "hardware": "a processor (2 cores, x86_64)",
         "prompt": {"name": "direct", "version": "1", "sha256": "cd" * 32},

@@ -8,7 +8,14 @@ from pathlib import Path
 import psutil
 import pytest
 
-from worker.engine.fingerprint import ModelFile, fingerprint_model, hardware, sha256_of
+from worker.engine.fingerprint import (
+    ModelFile,
+    cpu_variant,
+    fingerprint_model,
+    hardware,
+    instance_type,
+    sha256_of,
+)
 
 
 def sha(content: bytes) -> str:
@@ -139,3 +146,30 @@ def test_the_hardware_has_a_name() -> None:
 
     assert f"({cores} cores, {os.uname().machine})" in hardware()
     assert not hardware().startswith(" ")
+
+
+@pytest.mark.parametrize(
+    ("system_info", "expected"),
+    [
+        ("CPU : SSE3 = 1 | AVX2 = 1 | REPACK = 1", "SSE3 AVX2 REPACK"),
+        ("CUDA : ARCHS = 900 | FAST = 1 | CPU : SSE3 = 1 | AVX = 0", "SSE3"),
+        ("", ""),
+    ],
+)
+def test_the_cpu_variant_is_what_is_in_use(system_info: str, expected: str) -> None:
+    """Only the CPU's own flags that are on; what a GPU can do is not part of it."""
+    assert expected == cpu_variant(system_info)
+
+
+@pytest.mark.parametrize(
+    ("vendor", "expected"), [("Amazon EC2\n", "c7i.large"), ("QEMU", None), (None, None)]
+)
+def test_ec2_tells_the_instance_type(
+    tmp_path: Path, vendor: str | None, expected: str | None
+) -> None:
+    """From the firmware's words, without a network; other machines tell nothing."""
+    if vendor is not None:
+        (tmp_path / "sys_vendor").write_text(vendor)
+        (tmp_path / "product_name").write_text("c7i.large\n")
+
+    assert expected == instance_type(tmp_path)

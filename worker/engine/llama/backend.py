@@ -1,16 +1,21 @@
 """llama.cpp as a whole: start it, keep its log, say which build it is."""
 
 import ctypes
+import hashlib
 import threading
 from collections import deque
+from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cache
 from importlib.metadata import version
+from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
 import llama_cpp.llama_cpp as native
 
 _ERROR_LEVEL = 4  # GGML_LOG_LEVEL_ERROR
+_GPU_TYPES = (1, 2)  # GGML_BACKEND_DEVICE_TYPE_GPU and _IGPU
 
 
 class Handle:
@@ -72,12 +77,23 @@ def start_backend() -> None:
 
 @dataclass(frozen=True, slots=True)
 class Build:
-    """What this build of llama.cpp is."""
+    """What this build of llama.cpp is.
+
+    Attributes:
+        llama_cpp: version and commit.
+        system_info: what llama.cpp says of its compile flags and of the instruction sets it uses.
+        backends: that are compiled in, by ggml's names.
+        gpus: by their names.
+        libraries_sha256: of the shared libraries, which is what really runs.
+    """
 
     llama_cpp_python: str
     llama_cpp: str
     system_info: str
     gpu_offload: bool
+    backends: tuple[str, ...]
+    gpus: tuple[str, ...]
+    libraries_sha256: str
 
 
 def describe_build() -> Build:
@@ -85,7 +101,45 @@ def describe_build() -> Build:
     start_backend()
     return Build(
         llama_cpp_python=version("llama-cpp-python"),
-        llama_cpp=native.llama_version().decode(),
+        llama_cpp=f"{native.llama_version().decode()} ({_ggml_text('ggml_commit')})",
         system_info=native.llama_print_system_info().decode().strip(" |"),
         gpu_offload=native.llama_supports_gpu_offload(),
+        backends=tuple(
+            _ggml_text("ggml_backend_reg_name", one) for one in _ggml_list("ggml_backend_reg")
+        ),
+        gpus=tuple(
+            _ggml_text("ggml_backend_dev_description", one)
+            for one in _ggml_list("ggml_backend_dev")
+            if _ggml_number("ggml_backend_dev_type", one) in _GPU_TYPES
+        ),
+        libraries_sha256=_libraries_sha256(),
     )
+
+
+# llama-cpp-python binds none of these. They are found through libllama, which needs their library.
+def _ggml(name: str, result: Any, *arguments: Any) -> Any:
+    function = native._lib[name]  # noqa: SLF001 - see above
+    function.restype = result
+    function.argtypes = [type(argument) for argument in arguments]
+    return function(*arguments)
+
+
+def _ggml_text(name: str, *arguments: ctypes.c_void_p) -> str:
+    return str(_ggml(name, ctypes.c_char_p, *arguments).decode())
+
+
+def _ggml_number(name: str, *arguments: ctypes.c_void_p) -> int:
+    return int(_ggml(name, ctypes.c_size_t, *arguments))
+
+
+def _ggml_list(name: str) -> Iterator[ctypes.c_void_p]:
+    for index in range(_ggml_number(f"{name}_count")):
+        yield ctypes.c_void_p(_ggml(f"{name}_get", ctypes.c_void_p, ctypes.c_size_t(index)))
+
+
+@cache
+def _libraries_sha256() -> str:
+    digest = hashlib.sha256()
+    for path in sorted(Path(native.__file__).parent.glob("lib/*.so")):
+        digest.update(path.name.encode() + path.read_bytes())
+    return digest.hexdigest()

@@ -1,0 +1,153 @@
+"""The shelf of question sets, the policy's opening, and what SIGHUP does."""
+
+import asyncio
+import json
+import os
+import signal
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.factories import QUESTIONS, make_provenance, make_ticket, make_wording
+from tests.fakes import FakeEngine
+from worker.decision.attributes import outcome_attributes
+from worker.decision.policy import NO_POLICY, POLICY_MISMATCH, Fixed
+from worker.errors import UsageError
+from worker.evaluator import Evaluator
+from worker.lifecycle import Lifecycle
+from worker.ports import Lane
+from worker.rulebook import bind_policy, binding_of, open_policy, policy_provenance
+from worker.settings import Settings
+from worker.shelf import BookShelf, Folder, open_shelf
+
+
+def write_set(folder: Path, version: int = 1, **fields: Any) -> None:
+    tree = {"name": "desk", "version": version, "questions": QUESTIONS, **fields}
+    (folder / f"desk-{version}.json").write_text(json.dumps(tree))
+
+
+def write_policy(path: Path, model_sha256: str) -> Path:
+    bound = binding_of(make_provenance()).model_dump(mode="json")
+    rules = {"only": {"types": {"noul": {"accept": 0.0}}}}
+    tree = {"name": "p", "bound_to": {**bound, "model_sha256": model_sha256}, "profiles": rules}
+    path.write_text(json.dumps(tree))
+    return path
+
+
+async def test_a_folder_is_read_and_read_again(tmp_path: Path) -> None:
+    """New versions come, files of other kinds are left alone, and the old set stays as it was."""
+    write_set(tmp_path)
+    (tmp_path / "notes.txt").write_text("[")
+    shelf = await open_shelf(Settings(question_sets=tmp_path))
+    assert shelf is not None
+    write_set(tmp_path, 2)
+    await shelf.reload()
+
+    assert ["desk@1", "desk@2"] == [one.key for one in shelf.sets]
+
+
+@pytest.mark.parametrize("fields", [{"owner": "someone else"}, {"questions": {}}])
+async def test_a_broken_file_changes_nothing(tmp_path: Path, fields: dict[str, Any]) -> None:
+    """What was good goes on being asked while a file is wrong, or a version has changed."""
+    write_set(tmp_path)
+    shelf = BookShelf(Folder(tmp_path))
+    await shelf.load()
+    before = shelf.find("desk")
+    write_set(tmp_path, **fields)
+    write_set(tmp_path, 2)
+    await shelf.reload()
+
+    assert before is shelf.find("desk")
+
+
+async def test_a_missing_folder_is_wrong_usage(tmp_path: Path) -> None:
+    """At the start, not at the first ticket."""
+    with pytest.raises(UsageError, match="No such file"):
+        await open_shelf(Settings(question_sets=tmp_path / "none"))
+
+
+async def test_a_hangup_calls_once_more() -> None:
+    """Each SIGHUP is answered, and none ends the process; afterwards nobody listens."""
+    called = asyncio.Event()
+
+    async def call() -> None:
+        called.set()
+
+    with Lifecycle().on_hangup(call):
+        for _ in range(2):
+            os.kill(os.getpid(), signal.SIGHUP)
+            await asyncio.wait_for(called.wait(), 5)
+            called.clear()
+
+    assert not asyncio.get_running_loop().remove_signal_handler(signal.SIGHUP)
+
+
+async def test_a_ticket_asks_a_set_by_name(tmp_path: Path) -> None:
+    """Its questions, orders and attributes count, and the outcome names it with its hash."""
+    write_set(tmp_path, defaults={"orders": 2, "attributes": ["refund"]})
+    shelf = await open_shelf(Settings(question_sets=tmp_path))
+    assert shelf is not None
+    engine = FakeEngine()
+    evaluator = Evaluator(engine, make_wording(), make_provenance(), shelf=shelf)
+    ticket = make_ticket(questions=None, question_set="desk")
+    outcome = await evaluator.evaluate(ticket, Lane.BATCH)
+    told = outcome.as_dict()["provenance"]
+
+    assert list(QUESTIONS) == list(outcome.answers)
+    assert {"name": "desk", "version": 1, "sha256": shelf.find("desk").sha256()} == (
+        told["question_set"]
+    )
+    assert 2 == told["prompt"]["orders"]
+    assert len(QUESTIONS) < len(engine.evaluations[0].branches)
+    attributes = outcome_attributes(outcome)
+    assert "desk@1" == attributes["question_set"].value
+    assert ["answer.refund"] == [name for name in attributes if name.startswith("answer.")]
+    assert "attribute_ids" not in outcome.as_dict()
+
+
+async def test_a_policy_decides_and_is_named(tmp_path: Path) -> None:
+    """Verdicts are the profile's; the ticket's disposition is the most cautious of them."""
+    path = write_policy(tmp_path / "p.json", make_provenance().model.sha256)
+    settings = Settings(policy=path)
+    profile = await open_policy(settings)
+    provenance = make_provenance(policy=policy_provenance(profile))
+    policy = bind_policy(profile, provenance, settings)
+    evaluator = Evaluator(FakeEngine(), make_wording(), provenance, policy=policy)
+    outcome = await evaluator.evaluate(make_ticket(), Lane.BATCH)
+    plain = await Evaluator(FakeEngine(), make_wording(), make_provenance()).evaluate(
+        make_ticket(), Lane.BATCH
+    )
+
+    assert {"desk": "review", "heat": "review", "refund": "accept"} == {
+        key: answer.verdict.disposition for key, answer in outcome.answers.items()
+    }
+    assert "review" == outcome.disposition
+    assert ("p", "only", profile.sha256) == (
+        outcome.provenance.policy.name,
+        outcome.provenance.policy.profile,
+        outcome.provenance.policy.sha256,
+    )
+    assert outcome.outcome_id != plain.outcome_id
+
+
+async def test_a_policy_for_another_model_refuses_the_start(tmp_path: Path) -> None:
+    """Both sides are named; or, by setting, everything is for review with that reason."""
+    path = write_policy(tmp_path / "p.json", "12" * 32)
+    profile = await open_policy(Settings(policy=path))
+
+    with pytest.raises(UsageError, match=f"made for {'12' * 32}, here {'ab' * 32}"):
+        bind_policy(profile, make_provenance(), Settings(policy=path))
+    lenient = Settings(policy=path, policy_mismatch="review")
+    assert Fixed(POLICY_MISMATCH) == bind_policy(profile, make_provenance(), lenient)
+    assert ("review", ("policy_mismatch",)) == (
+        POLICY_MISMATCH.disposition,
+        POLICY_MISMATCH.reasons,
+    )
+
+
+async def test_without_a_policy_everything_is_for_review() -> None:
+    """And a profile of no policy is wrong usage."""
+    assert Fixed(NO_POLICY) == bind_policy(None, make_provenance(), Settings())
+    with pytest.raises(UsageError, match="needs --policy"):
+        await open_policy(Settings(policy_profile="x"))

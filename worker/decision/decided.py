@@ -1,0 +1,71 @@
+"""Word the outcome of a ticket that was decided."""
+
+from collections.abc import Sequence
+
+from worker.decision.answer import make_answer
+from worker.decision.inquiry import Inquiry
+from worker.decision.outcome import (
+    SCHEMA,
+    Outcome,
+    Provenance,
+    Timings,
+    Usage,
+    outcome_id,
+    questions_sha256,
+)
+from worker.decision.policy import most_cautious
+from worker.decision.policy_file import Decider
+from worker.decision.scores import Scores
+from worker.decision.ticket import Ticket
+
+
+def decide(
+    ticket: Ticket,
+    inquiry: Inquiry,
+    scores: Sequence[Scores],
+    policy: Decider,
+    *,
+    provenance: Provenance,
+    usage: Usage,
+    timings: Timings,
+) -> Outcome:
+    """Turn scores into an outcome.
+
+    Args:
+        ticket: that was asked.
+        inquiry: its state and questions.
+        scores: one for each question, in order.
+        policy: turns them into verdicts.
+        provenance: of the process.
+        usage: of the ticket.
+        timings: of the ticket.
+    """
+    answers = {}
+    for (key, question), score in zip(inquiry.questions.items(), scores, strict=True):
+        answers[key] = make_answer(
+            question, score, policy.decide(key, question, score, inquiry.key)
+        )
+    whole = provenance.model_copy(
+        update={
+            "question_set": inquiry.origin(),
+            "questions_sha256": questions_sha256(inquiry.questions),
+        }
+    )
+    return Outcome(
+        schema=SCHEMA,
+        outcome_id=outcome_id(
+            ticket_id=ticket.ticket_id,
+            state=inquiry.state,
+            questions=whole.questions_sha256 or "",
+            provenance=whole,
+        ),
+        ticket_id=ticket.ticket_id,
+        status="decided",
+        answers=answers,
+        disposition=most_cautious(answer.verdict for answer in answers.values()),
+        metadata=ticket.metadata,
+        usage=usage,
+        timings=timings,
+        provenance=whole,
+        attribute_ids=inquiry.attributes,
+    )

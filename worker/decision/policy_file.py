@@ -1,0 +1,188 @@
+"""Policies as files: rules by question, in named profiles, bound to what they were made for."""
+
+from typing import Protocol
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from worker.decision.canonical import canonical_sha256
+from worker.decision.policy import NO_RULE, Rule, Verdict, judge
+from worker.decision.question import Question
+from worker.decision.scores import Scores
+from worker.decision.strict_file import read_document
+from worker.errors import UsageError
+
+
+class _Part(BaseModel):
+    model_config = ConfigDict(
+        extra="forbid",
+        frozen=True,
+        strict=True,
+        hide_input_in_errors=True,
+        protected_namespaces=(),
+    )
+
+
+class BoundPrompt(_Part):
+    """Which wording a policy was made for; without a checksum, whatever is around the wording."""
+
+    name: str
+    version: str
+    sha256: str | None = None
+
+
+class BoundRuntime(_Part):
+    """Which build a policy was made for.
+
+    Attributes:
+        llama_cpp: version and commit.
+        backend: cpu, or the GPU's.
+        cpu_variant: the instruction sets that the build uses on the machine.
+    """
+
+    llama_cpp: str
+    backend: str
+    cpu_variant: str
+
+
+class Binding(_Part):
+    """What a policy was made for. Thresholds mean nothing on another model or build."""
+
+    model_sha256: str = Field(pattern="^[0-9a-f]{64}$")
+    prompt: BoundPrompt
+    runtime: BoundRuntime
+
+
+class Rules(_Part):
+    """One profile: the most specific rule about a question counts, as a whole.
+
+    Attributes:
+        question_sets: by ``name@version`` or ``name`` of a set, then by question.
+        questions: by question, in whatever ticket.
+        types: by type of question: choice, score or noul.
+        default: for every other question.
+    """
+
+    question_sets: dict[str, dict[str, Rule]] = Field(default_factory=dict)
+    questions: dict[str, Rule] = Field(default_factory=dict)
+    types: dict[str, Rule] = Field(default_factory=dict)
+    default: Rule | None = None
+
+
+class Policy(_Part):
+    """What a policy file holds.
+
+    Attributes:
+        name: how outcomes name it.
+        description: for people.
+        owner: whom to ask about it.
+        approver: who has approved it.
+        bound_to: what it was made for.
+        profiles: rules by name, such as ``cautious``.
+    """
+
+    name: str = Field(pattern="^[A-Za-z0-9][A-Za-z0-9_.-]{0,63}$")
+    description: str = ""
+    owner: str = ""
+    approver: str = ""
+    bound_to: Binding
+    profiles: dict[str, Rules] = Field(min_length=1)
+
+    def profile(self, name: str | None = None) -> "Profile":
+        """Return a profile; without a name the only one, or the one that is named ``default``.
+
+        Raises:
+            UsageError: there is none of that name, or several and none was chosen.
+        """
+        names = ", ".join(self.profiles)
+        chosen = name or ("default" if "default" in self.profiles else None)
+        if chosen is None and len(self.profiles) == 1:
+            [chosen] = self.profiles
+        if chosen is None:
+            raise UsageError(f"policy {self.name} has several profiles, choose one of {names}")
+        if chosen not in self.profiles:
+            raise UsageError(f"policy {self.name} has no profile {chosen}, it has {names}")
+        return Profile(self, chosen)
+
+
+class Profile:
+    """The rules of one profile of a policy.
+
+    Attributes:
+        policy: that it is part of.
+        name: of the profile.
+        sha256: of everything that the policy says, and of the profile's name.
+    """
+
+    def __init__(self, policy: Policy, name: str) -> None:
+        self.policy = policy
+        self.name = name
+        self._rules = policy.profiles[name]
+        self.sha256 = canonical_sha256(
+            [policy.model_dump(mode="json", exclude_defaults=True), name]
+        )
+
+    def decide(
+        self, key: str, question: Question, scores: Scores, question_set: str | None = None
+    ) -> Verdict:
+        """Return what to do about the answer to a question.
+
+        Args:
+            key: the question's id.
+            question: that was asked.
+            scores: of its options.
+            question_set: ``name@version`` of the set that it is part of.
+        """
+        rule = self._named(key, question_set)
+        if rule is not None:
+            options = {option.key for option in question.options()}
+            if not options.issuperset(rule.abstain_on):
+                # A misspelt option would let through what it was meant to stop.
+                return Verdict(disposition="review", reasons=("unknown_abstain_option",))
+        rule = rule or self._rules.types.get(question.type) or self._rules.default
+        return NO_RULE if rule is None else judge(rule, question, scores)
+
+    def _named(self, key: str, question_set: str | None) -> Rule | None:
+        """Return the rule that names the question."""
+        if question_set is not None:
+            for name in (question_set, question_set.rpartition("@")[0]):
+                rule = self._rules.question_sets.get(name, {}).get(key)
+                if rule is not None:
+                    return rule
+        return self._rules.questions.get(key)
+
+
+class Decider(Protocol):
+    """What turns scores into verdicts: a profile, or always the same."""
+
+    def decide(
+        self, key: str, question: Question, scores: Scores, question_set: str | None = None
+    ) -> Verdict:
+        """Return what to do about the answer to a question; see :class:`Profile`."""
+        ...
+
+
+def read_policy(name: str, content: bytes) -> Policy:
+    """Parse a policy file.
+
+    Raises:
+        UsageError: naming the file, the place and the reason.
+    """
+    return read_document(Policy, name, content)
+
+
+def mismatches(bound: Binding, here: Binding) -> list[str]:
+    """Return each thing that a policy was made for and that is another here, naming both."""
+    pairs = [
+        ("model sha256", bound.model_sha256, here.model_sha256),
+        ("prompt", _wording(bound.prompt), _wording(here.prompt)),
+        ("llama.cpp", bound.runtime.llama_cpp, here.runtime.llama_cpp),
+        ("backend", bound.runtime.backend, here.runtime.backend),
+        ("CPU variant", bound.runtime.cpu_variant, here.runtime.cpu_variant),
+    ]
+    if bound.prompt.sha256 is not None:
+        pairs.append(("prompt sha256", bound.prompt.sha256, here.prompt.sha256 or "unknown"))
+    return [f"{what}: made for {one}, here {other}" for what, one, other in pairs if one != other]
+
+
+def _wording(prompt: BoundPrompt) -> str:
+    return f"{prompt.name}-v{prompt.version}"

@@ -1,0 +1,80 @@
+"""Open the policy, and make sure that it was made for what answers here."""
+
+import asyncio
+
+import structlog
+
+from worker.decision.outcome import PolicyProvenance, Provenance
+from worker.decision.policy import POLICY_MISMATCH, REVIEW_ALL, Fixed
+from worker.decision.policy_file import (
+    Binding,
+    BoundPrompt,
+    BoundRuntime,
+    Decider,
+    Profile,
+    mismatches,
+    read_policy,
+)
+from worker.errors import UsageError
+from worker.settings import Settings
+
+_log = structlog.get_logger()
+
+
+async def open_policy(settings: Settings) -> Profile | None:
+    """Read the policy that is set, and choose the profile.
+
+    Raises:
+        UsageError: the file cannot be read or is wrong, or has no such profile.
+    """
+    path = settings.policy
+    if path is None:
+        if settings.policy_profile is not None:
+            raise UsageError("--policy-profile needs --policy")
+        return None
+    try:
+        content = await asyncio.to_thread(path.read_bytes)
+    except OSError as error:
+        raise UsageError(f"policy: {path}: {error.strerror}") from error
+    return read_policy(str(path), content).profile(settings.policy_profile)
+
+
+def bind_policy(profile: Profile | None, provenance: Provenance, settings: Settings) -> Decider:
+    """Return what decides here: the profile, or what stands in for it.
+
+    Raises:
+        UsageError: the policy was made for something else, and that refuses the start.
+    """
+    if profile is None:
+        return REVIEW_ALL
+    faults = mismatches(profile.policy.bound_to, binding_of(provenance))
+    if not faults:
+        return profile
+    told = f"policy {profile.policy.name} does not fit: {'; '.join(faults)}"
+    if settings.policy_mismatch == "refuse":
+        raise UsageError(f"{told} (--policy-mismatch review would send everything to review)")
+    _log.warning("policy_mismatch", error=told)
+    return Fixed(POLICY_MISMATCH)
+
+
+def binding_of(provenance: Provenance) -> Binding:
+    """Return what a policy that is made here is bound to."""
+    runtime = provenance.runtime
+    return Binding(
+        model_sha256=provenance.model.sha256,
+        prompt=BoundPrompt(
+            name=provenance.prompt.name,
+            version=provenance.prompt.version,
+            sha256=provenance.prompt.sha256,
+        ),
+        runtime=BoundRuntime(
+            llama_cpp=runtime.llama_cpp, backend=runtime.backend, cpu_variant=runtime.cpu_variant
+        ),
+    )
+
+
+def policy_provenance(profile: Profile | None) -> PolicyProvenance | None:
+    """Return what outcomes tell about the policy."""
+    if profile is None:
+        return None
+    return PolicyProvenance(name=profile.policy.name, profile=profile.name, sha256=profile.sha256)
