@@ -13,7 +13,7 @@ CACHES := .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: setup demo test test-full test-clients check format bench bench-load lock clean help FORCE
+.PHONY: setup demo test test-full test-clients check format bench bench-engine bench-load lock clean help FORCE
 
 setup: $(VENV)/.llama $(VENV)/.project  ## make .venv; builds llama.cpp the first time (about 8 minutes on 2 cores)
 
@@ -42,8 +42,11 @@ format: setup  ## format the code and fix what ruff can fix
 	$(VENV)/bin/ruff check --fix .
 
 bench: setup  ## measure this machine
-	$(PY) -m tests.bench $(ARGS)
+	$(PY) -m tests.bench --core $(ARGS)
 	$(PY) -m tests.bench.interactive
+
+bench-engine: setup  ## measure the engine beside llama.cpp, its server and its growth (20 minutes)
+	$(PY) -m tests.bench $(ARGS)
 
 bench-load: setup  ## show what retrying clients see at 0.5, 1, 2 and 4 times the capacity
 	$(PY) -m tests.bench.load $(ARGS)

@@ -13,12 +13,12 @@ from gguf import GGUFReader
 
 from tests.integration.evaluations import Lengths, expected_readings, make_evaluation
 from tests.integration.pools import contexts_of, is_empty, open_pool
-from tests.integration.test_fresh import difference
+from tests.integration.test_fresh import difference, score_reading
 from tests.integration.test_packed import PACKED_TOLERANCE
 from tests.models import FLOAT_OPTIONS, Tiny, TinyModels
 from tests.tiny_gguf import Kind
 from worker import metrics
-from worker.decision.scores import Reading, score_reading
+from worker.decision.scores import Reading
 from worker.engine.calls import Segment
 from worker.engine.llama import Model
 from worker.engine.options import Batching

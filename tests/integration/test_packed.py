@@ -7,9 +7,9 @@ import pytest
 
 from tests.integration.evaluations import Lengths, make_evaluation
 from tests.integration.pools import is_empty, open_pool, until, until_busy, until_waiting
-from tests.integration.test_fresh import difference, plain_reading
+from tests.integration.test_fresh import difference, plain_reading, score_reading
 from tests.models import FLOAT_KINDS, FLOAT_OPTIONS, Tiny, TinyModels
-from worker.decision.scores import Scores, score_reading
+from worker.decision.scores import Scores
 from worker.engine.llama import Model
 from worker.engine.options import Batching
 from worker.errors import DeadlinePassed, EngineFailed

@@ -29,6 +29,7 @@ from worker import metrics
 from worker.decision.scores import Reading
 from worker.decision.text import Piece
 from worker.engine.llama import Model
+from worker.engine.plan import CHUNK_TOKENS
 from worker.engine.pool import Pool
 from worker.errors import Backlogged, DeadlinePassed, EngineBusy, EngineFailed, Rejected
 from worker.ports import Branch, Evaluation, Lane, Reply
@@ -156,6 +157,28 @@ async def test_a_caller_overtakes_a_document(
         assert is_empty(pool)
     assert wanted == reply.readings
     assert 3000 - 1 + 2 * 601 == reply.evaluated_tokens
+
+
+async def test_a_caller_waits_for_one_chunk_at_most(
+    model: Model, short: Evaluation, expected: tuple[Reading, ...]
+) -> None:
+    """With a 4,000-token trunk on every context, a caller goes on at the next chunk's end."""
+    document = make_evaluation(model, Lengths(4000, (3,)))
+    wanted = expected_readings(model, QUANTISED_OPTIONS, document)
+    with open_pool(model, contexts=2) as pool:
+        running = [started(pool.score(document, Lane.BATCH)) for _ in range(2)]
+        await until_busy(pool, 2)
+        works = list(pool._running)
+        before = [work.progress.evaluated_tokens for work in works]
+        assert expected == (await pool.score(short, Lane.INTERACTIVE)).readings
+        since = [
+            work.progress.evaluated_tokens - tokens
+            for work, tokens in zip(works, before, strict=True)
+        ]
+        assert min(since) <= CHUNK_TOKENS
+        assert not any(task.done() for task in running)
+        assert [wanted, wanted] == [(await task).readings for task in running]
+        assert is_empty(pool)
 
 
 # --- the door -------------------------------------------------------------------------------------
