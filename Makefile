@@ -13,7 +13,7 @@ CACHES := .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: setup demo test test-full test-clients check format bench bench-engine bench-load lock clean help FORCE
+.PHONY: setup demo test test-full test-clients coverage check format bench bench-engine bench-load lock clean help FORCE
 
 setup: $(VENV)/.llama $(VENV)/.project  ## make .venv; builds llama.cpp the first time (about 8 minutes on 2 cores)
 
@@ -30,6 +30,10 @@ test-full: setup  ## run all tests, with full counts; takes much longer
 test-clients: setup  ## test other languages' clients; needs Node 20 and npm
 	@npm install --silent --no-audit --no-fund --no-save --prefix build/clients @typesafe-ai/sdk@0.6.0
 	NODE_MODULES=build/clients/node_modules $(PY) -m pytest $(ARGS) tests/acceptance/javascript_client.py
+
+coverage: setup  ## see that tests reach every branch of the engine's plan
+	$(PY) -m coverage run --data-file=$(VENV)/coverage -m pytest -q tests/unit/engine
+	$(PY) -m coverage report --data-file=$(VENV)/coverage
 
 check: setup  ## check format, lint, types and import directions
 	$(VENV)/bin/ruff format --check .

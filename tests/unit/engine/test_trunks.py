@@ -96,6 +96,16 @@ def test_a_trunk_parked_again_replaces_itself() -> None:
     assert (200, 1, state(200, fill=1)) == (trunks.bytes_used, len(trunks), found.parked.state)
 
 
+def test_what_was_used_last_is_listed_last() -> None:
+    """Whoever spills the trunks at the end writes the most useful ones last."""
+    trunks = Trunks(1000, divisible=True)
+    trunks.park([1, 2, 3], state(10))
+    trunks.park([4, 5, 6], state(20))
+    trunks.find([1, 2, 3])
+
+    assert [([4, 5, 6], state(20)), ([1, 2, 3], state(10))] == trunks.items()
+
+
 def test_a_dropped_trunk_is_gone() -> None:
     """What could not be restored is not offered again; the others stay."""
     trunks = Trunks(1000, divisible=True)
