@@ -19,6 +19,9 @@ MAX_TICKET_ID = 128
 _UNION_MEMBERS = ("str", "dict[str,any]", "list[any]", "[key]")
 
 
+_NOT_TEXT = ("assets", "images", "files", "videos")  # of other System One servers
+
+
 class Ticket(BaseModel):
     """A parsed request. A System One body is a valid ticket; unknown fields are ignored.
 
@@ -90,6 +93,9 @@ def validate_ticket(tree: dict[str, Any]) -> Ticket:
     Raises:
         Rejected: with the first place that is wrong.
     """
+    for name in _NOT_TEXT:
+        if tree.get(name):  # unlike other unknown fields: the answer would not be about it
+            raise Rejected("invalid_ticket", "this model reads text only", name)
     try:
         return Ticket.model_validate(tree)
     except ValidationError as error:

@@ -12,7 +12,6 @@ from worker.decision.ticket import Ticket, validate_ticket
 from worker.errors import Rejected
 from worker.sidecar.refusal import Refusal
 
-_NOT_TEXT = ("assets", "images", "files", "videos")
 _Probability = Field(ge=0, le=1)
 
 
@@ -98,9 +97,6 @@ def read_request(tree: Any, request_id: str) -> Ticket:
     """
     if not isinstance(tree, dict):
         raise Rejected("invalid_ticket", "the body must be a JSON object")
-    for name in _NOT_TEXT:
-        if tree.get(name):  # unlike other unknown fields: the answer would not be about it
-            raise Rejected("invalid_ticket", "this model reads text only", name)
     ticket = validate_ticket(tree)
     return ticket if ticket.ticket_id else ticket.model_copy(update={"ticket_id": request_id})
 

@@ -73,6 +73,13 @@ def test_a_state_is_text_or_structured(state: Any) -> None:
     assert state == parse_ticket(make_body(state=state)).state
 
 
+@pytest.mark.parametrize("field", ["assets", "images", "files", "videos"])
+def test_a_ticket_about_more_than_text_is_rejected(field: str) -> None:
+    """A picture is never passed over in silence: the answer would not be about it."""
+    fault = refusal(json.dumps({**make_tree(), field: ["AA=="]}))
+    assert (field, "this model reads text only") == (fault.where, fault.message)
+
+
 def test_unknown_fields_are_ignored() -> None:
     """A client may send more than we know."""
     assert parse_ticket(make_body()) == parse_ticket(make_body(images=[], keep_alive="5m"))
