@@ -13,6 +13,7 @@ from worker.lifecycle import Lifecycle
 from worker.ports import Publisher
 from worker.queue.aws import Connection
 from worker.queue.consumer import Consumer
+from worker.queue.groups import Groups
 from worker.queue.handler import Handler
 from worker.queue.lease import Leases
 from worker.queue.locations import AllowList, Prefix
@@ -199,6 +200,7 @@ def _consumer(
         on_reject=settings.on_reject,
         max_backoff_seconds=settings.max_backoff_seconds,
         opener=opener,
+        groups=Groups(in_order=(settings.queue_url or "").endswith(".fifo")),
     )
     return Consumer(
         inbox=inbox,

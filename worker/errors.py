@@ -181,5 +181,9 @@ class Bug(WorkerError):
     """Something that cannot happen did; the log has the traceback."""
 
 
+class OutOfTurn(WorkerError):
+    """An earlier message of a FIFO group was not finished, so this one waits on the queue."""
+
+
 class LeaseLost(WorkerError):
     """The delivery's visibility ran out or was refused; it belongs to someone else."""

@@ -1,7 +1,7 @@
 """Turn one ticket into one outcome."""
 
 import asyncio
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from worker.decision.asked import Worded
 from worker.decision.control import ControlTokens
@@ -18,6 +18,7 @@ from worker.decision.spelled import refuse_spelled
 from worker.decision.ticket import Ticket
 from worker.decision.wording import Wording
 from worker.errors import Rejected
+from worker.gate import Gate
 from worker.ports import Branch, Engine, Evaluation, Lane, Reply
 
 LONG_PROMPTS_CHARACTERS = 1 << 20
@@ -39,6 +40,7 @@ class Evaluator:
         control: control tokens that no ticket may spell; None: spelled, they are text.
         shelf: where tickets' question sets are looked up; a set's own orders win.
         policy: turns scores into verdicts.
+        gate: where an evaluation that must be alone waits for all others, of both lanes.
     """
 
     engine: Engine
@@ -48,9 +50,17 @@ class Evaluator:
     control: ControlTokens | None = None
     shelf: Shelf = NO_SETS
     policy: Decider = REVIEW_ALL
+    gate: Gate = field(default_factory=Gate)
 
-    async def evaluate(self, ticket: Ticket, lane: Lane, deadline: float | None = None) -> Outcome:
-        """Answer all questions of a ticket.
+    async def evaluate(
+        self,
+        ticket: Ticket,
+        lane: Lane,
+        deadline: float | None = None,
+        *,
+        alone: bool = False,
+    ) -> Outcome:
+        """Answer all questions of a ticket; *alone*: while nothing else is evaluated.
 
         Raises:
             Rejected: the ticket cannot be answered by this worker, ever.
@@ -61,7 +71,9 @@ class Evaluator:
         inquiry = inquire(ticket, self.shelf)
         orders = inquiry.orders or self.orders
         worded = await self._word(inquiry, orders)
-        reply = await self.engine.score(_evaluation(worded), lane, deadline)
+        ahead = lane is Lane.INTERACTIVE
+        async with self.gate.enter(alone=alone, ahead=ahead, deadline=deadline):
+            reply = await self.engine.score(_evaluation(worded), lane, deadline)
         return decide(
             ticket,
             inquiry,

@@ -73,6 +73,7 @@ class Consumer:
             await asyncio.gather(*map(self.handler.release_now, deliveries))
             return
         for delivery in deliveries:
+            self.handler.groups.join(delivery)
             task = asyncio.create_task(self.handler.carry(delivery), name=delivery.message_id)
             self._held[task] = delivery
             task.add_done_callback(self._held.pop)

@@ -1,10 +1,9 @@
 """Carry one delivery from lease to delete, and decide what each failure means."""
 
 import asyncio
-import random
 import time
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal
 
 import structlog
@@ -18,18 +17,22 @@ from worker.errors import (
     AwsUnusable,
     EngineFailed,
     LeaseLost,
+    OutOfTurn,
     Rejected,
     Retryable,
 )
 from worker.evaluator import Evaluator
 from worker.lifecycle import Lifecycle
 from worker.ports import Delivery, Inbox, Lane, Publisher
+from worker.queue.backoff import backoff_seconds
+from worker.queue.groups import Groups
 from worker.queue.lease import Leases
 from worker.queue.opening import Opener
+from worker.queue.settled import Settled
+
+_FINISHED = ("decided", "rejected")
 
 _log = structlog.get_logger()
-
-_FIRST_BACKOFF_SECONDS = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +44,8 @@ class Handler:
         on_reject: what becomes of a rejected delivery when there is none.
         max_backoff_seconds: the longest delay before a released delivery returns.
         opener: turns a delivery into its ticket.
+        groups: whose turn it is in a FIFO group.
+        settled: what this process has done about messages that come again.
     """
 
     inbox: Inbox
@@ -52,6 +57,8 @@ class Handler:
     on_reject: Literal["keep", "publish"]
     max_backoff_seconds: int
     opener: Opener
+    groups: Groups
+    settled: Settled = field(default_factory=Settled)
 
     async def carry(self, delivery: Delivery) -> None:
         """Carry *delivery* to its end; raises nothing but cancellation."""
@@ -78,10 +85,17 @@ class Handler:
     async def _finish(self, delivery: Delivery) -> str:
         """Return how the delivery ended: the failure table of the README, in code."""
         try:
-            async with self.leases.hold(delivery):
-                return await self._settle(delivery)
-        except LeaseLost:
+            async with self.leases.hold(delivery), self.groups.turn(delivery) as turn:
+                result = await self._settle(delivery)
+                turn.finished = result in _FINISHED
+                return result
+        except LeaseLost as error:
+            _log.warning("lease_lost", reason=str(error))
             return "lost"
+        except OutOfTurn:
+            # At once: a hidden message would hold up its whole group.
+            await self.release_now(delivery)
+            return "released"
         except asyncio.CancelledError:
             metrics.DELIVERIES_FINISHED.labels("released").inc()
             await self.release_now(delivery)
@@ -99,14 +113,20 @@ class Handler:
             return "failed"
 
     async def _settle(self, delivery: Delivery) -> str:
+        if result := self.settled.result(delivery.message_id):
+            await self.inbox.delete(delivery)
+            return result
         ticket: Ticket | None = None
         try:
             ticket = await self.opener.ticket(delivery)
             ticket = await self.opener.with_state(ticket)
-            outcome = await self.evaluator.evaluate(ticket, Lane.BATCH)
+            # What was received before may have ended a process: it must not drag others along.
+            alone = delivery.receive_count > 1
+            outcome = await self.evaluator.evaluate(ticket, Lane.BATCH, alone=alone)
             await self._publish(outcome, delivery)
         except Rejected as fault:
             return await self._reject(delivery, ticket, fault)
+        self.settled.publish(delivery.message_id, "decided")
         for answer in (outcome.answers or {}).values():
             metrics.DECISIONS.labels(answer.type, answer.verdict.disposition).inc()
         await self.inbox.delete(delivery)
@@ -116,7 +136,8 @@ class Handler:
         _log.warning(
             "ticket_rejected", code=fault.code, where=fault.place_for_log(), error=fault.message
         )
-        if self.has_dead_letter_queue:
+        moved = self.settled.is_moved(delivery.message_id)
+        if self.has_dead_letter_queue and not moved:
             reason = {"code": fault.code, "where": fault.where, "message": fault.message}
             try:
                 await self.inbox.dead_letter(delivery, reason)
@@ -125,7 +146,8 @@ class Handler:
                 _log.error("dead_letter_refused", error=str(error))
                 await self._back_off(delivery, fault)
                 return "kept"
-        elif self.on_reject == "keep":
+            self.settled.move(delivery.message_id)
+        elif not moved and self.on_reject == "keep":
             await self._back_off(delivery, fault)
             return "kept"
         ticket_id = ticket.ticket_id if ticket else delivery.message_id
@@ -135,6 +157,7 @@ class Handler:
         if not await self._publish_rejection(outcome, delivery) and not self.has_dead_letter_queue:
             await self._back_off(delivery, fault)
             return "kept"
+        self.settled.publish(delivery.message_id, "rejected")
         await self.inbox.delete(delivery)
         return "rejected"
 
@@ -161,11 +184,7 @@ class Handler:
 
     async def _back_off(self, delivery: Delivery, error: Exception) -> str:
         """Release with exponential backoff and full jitter by receive count."""
-        longest = min(
-            self.max_backoff_seconds,
-            _FIRST_BACKOFF_SECONDS * 2 ** min(delivery.receive_count, 32),
-        )
-        delay = random.randint(1, longest)  # noqa: S311 - spreads load, keeps no secret
+        delay = backoff_seconds(delivery.receive_count, self.max_backoff_seconds)
         reason = error.code if isinstance(error, Rejected) else type(error).__name__
         if isinstance(error, Retryable):
             reason = str(error)

@@ -1,6 +1,7 @@
 """Hold deliveries: extend them while they are held, cancel their work when they are lost."""
 
 import asyncio
+import math
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
@@ -11,6 +12,7 @@ from worker.errors import LeaseLost, WorkerError
 from worker.ports import Delivery, Inbox
 
 _EXTEND_AT_ONCE = 10  # entries of one SQS batch call
+_MOST_SECONDS = 43_200  # from a receive to the end of its last extension: SQS refuses more
 
 _log = structlog.get_logger()
 
@@ -50,7 +52,12 @@ class Leases:
                     del self._held[delivery]
         except TimeoutError:
             if deadline.expired():
-                raise LeaseLost("the delivery's visibility ran out") from None
+                at_ceiling = asyncio.get_running_loop().time() >= _ceiling(delivery) - 1
+                raise LeaseLost(
+                    "SQS holds a delivery for 12 hours at most"
+                    if at_ceiling
+                    else "the delivery's visibility ran out"
+                ) from None
             raise
 
     async def beat(self) -> None:
@@ -63,17 +70,28 @@ class Leases:
             await self._extend_all()
 
     async def _extend_all(self) -> None:
-        held = list(self._held)
-        tens = [held[i : i + _EXTEND_AT_ONCE] for i in range(0, len(held), _EXTEND_AT_ONCE)]
+        now = asyncio.get_running_loop().time()
+        by_seconds: dict[int, list[Delivery]] = {}
+        for delivery in self._held:
+            # An extension past the ceiling is refused as a whole, not cut.
+            seconds = min(self._visibility_seconds, math.floor(_ceiling(delivery) - now - 1))
+            if seconds > 0:
+                by_seconds.setdefault(seconds, []).append(delivery)
         # Side by side, so that one slow call does not make the others late.
-        await asyncio.gather(*map(self._extend, tens))
+        await asyncio.gather(
+            *(
+                self._extend(held[i : i + _EXTEND_AT_ONCE], seconds)
+                for seconds, held in by_seconds.items()
+                for i in range(0, len(held), _EXTEND_AT_ONCE)
+            )
+        )
 
-    async def _extend(self, deliveries: list[Delivery]) -> None:
+    async def _extend(self, deliveries: list[Delivery], seconds: int) -> None:
         asked_at = asyncio.get_running_loop().time()
         try:
             # A call that hangs must not make the next beat late.
             async with asyncio.timeout(self._heartbeat_seconds):
-                refused = set(await self._inbox.extend(deliveries, self._visibility_seconds))
+                refused = set(await self._inbox.extend(deliveries, seconds))
         except Exception as error:  # noqa: BLE001 - a heart that stops loses every delivery
             # Survived: the leases still run until their deadlines.
             reason = str(error) if isinstance(error, WorkerError) else type(error).__name__
@@ -86,4 +104,8 @@ class Leases:
             deadline = self._held.get(delivery)
             if deadline is not None and not deadline.expired():
                 # A deadline that has come cancels the body at the loop's next turn.
-                deadline.reschedule(asked_at if lost else asked_at + self._visibility_seconds)
+                deadline.reschedule(asked_at if lost else asked_at + seconds)
+
+
+def _ceiling(delivery: Delivery) -> float:
+    return delivery.asked_at + _MOST_SECONDS

@@ -42,6 +42,7 @@ class SqsInbox:
 
     Args:
         polls: the client for long polls, which nothing else may wait behind.
+        beats: the client for extensions, which must not wait behind anything either.
         calls: the client for everything else.
         queue_url: the queue.
         facts: as read at start.
@@ -52,6 +53,7 @@ class SqsInbox:
     def __init__(
         self,
         polls: "SQSClient",
+        beats: "SQSClient",
         calls: "SQSClient",
         queue_url: str,
         facts: QueueFacts,
@@ -60,6 +62,7 @@ class SqsInbox:
         visibility_seconds: int,
     ) -> None:
         self._polls = polls
+        self._beats = beats
         self._calls = calls
         self._queue_url = queue_url
         self.facts = facts
@@ -86,7 +89,7 @@ class SqsInbox:
     async def extend(self, deliveries: Sequence[Delivery], seconds: int) -> Sequence[Delivery]:
         """Hide *deliveries* for *seconds* from now; return those definitely refused."""
         with aws_errors("extend leases"):
-            answer = await self._calls.change_message_visibility_batch(
+            answer = await self._beats.change_message_visibility_batch(
                 QueueUrl=self._queue_url,
                 Entries=[
                     {
@@ -167,12 +170,15 @@ async def open_inbox(
         with aws_errors("open the queue", starting=True):
             polls = connection.sqs(poll_config(wait_seconds))
             poll_client = await stack.enter_async_context(polls)
+            beats = connection.sqs(call_config(connections // BATCH + 2))
+            beat_client = await stack.enter_async_context(beats)
             calls = connection.sqs(call_config(connections))
             call_client = await stack.enter_async_context(calls)
         with aws_errors(f"look at the queue {queue_url}", starting=True):
             facts = await _look_at(call_client, queue_url)
         yield SqsInbox(
             poll_client,
+            beat_client,
             call_client,
             queue_url,
             facts,

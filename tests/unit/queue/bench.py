@@ -14,6 +14,7 @@ from worker.evaluator import Evaluator
 from worker.lifecycle import Lifecycle
 from worker.ports import Delivery
 from worker.queue.consumer import Consumer
+from worker.queue.groups import Groups
 from worker.queue.handler import Handler
 from worker.queue.lease import Leases
 from worker.queue.opening import Opener
@@ -69,6 +70,7 @@ def make_bench(
     max_body_bytes: int = 100_000,
     wait_seconds: float = 5,
     opener: Opener | None = None,
+    in_order: bool = False,
 ) -> Bench:
     journal = Journal()
     inbox = FakeInbox(journal, visibility_seconds=VISIBILITY_SECONDS, wait_seconds=wait_seconds)
@@ -87,6 +89,7 @@ def make_bench(
         on_reject=on_reject,
         max_backoff_seconds=max_backoff_seconds,
         opener=opener or Opener(max_body_bytes),
+        groups=Groups(in_order=in_order),
     )
     return Bench(journal, inbox, publisher, engine, leases, lifecycle, handler)
 
