@@ -1,7 +1,6 @@
 """Open every resource in order, wire the parts, close them in reverse; the only place that does."""
 
 import asyncio
-import signal
 from contextlib import AsyncExitStack
 
 import structlog
@@ -42,6 +41,8 @@ async def run_faces(settings: Settings, lifecycle: Lifecycle, aws: Connection | 
     """
     check_model(settings)
     async with AsyncExitStack() as stack:
+        if settings.question_sets is not None or settings.api_keys_file is not None:
+            stack.enter_context(lifecycle.hangups())
         sidecar: Sidecar | None = None
         if settings.port is not None:
             # Bound first: the platform asks for health while the model still loads.
@@ -55,7 +56,7 @@ async def run_faces(settings: Settings, lifecycle: Lifecycle, aws: Connection | 
         if brain is None:
             return
         if brain.shelf is not None:
-            stack.enter_context(lifecycle.on_hangup(brain.shelf.reload))
+            lifecycle.on_hangup(brain.shelf.reload)
         if sidecar is not None:
             sidecar.answer_with(
                 brain.evaluator,
@@ -85,9 +86,7 @@ async def _open_sidecar(stack: AsyncExitStack, settings: Settings, lifecycle: Li
             " everybody"
         )
     if keys is not None:
-        loop = asyncio.get_running_loop()
-        loop.add_signal_handler(signal.SIGHUP, keys.reload)
-        stack.callback(loop.remove_signal_handler, signal.SIGHUP)
+        lifecycle.on_hangup(keys.reload)
     options = SidecarOptions(
         max_body_bytes=settings.max_body_bytes,
         body_seconds=settings.body_seconds,

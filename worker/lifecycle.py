@@ -39,6 +39,7 @@ class Lifecycle:
         self.unfinished = 0
         self._stopped_at = 0.0
         self._signalled = False
+        self._hangup_calls: list[Callable[[], Awaitable[None]]] = []
 
     def ready(self) -> None:
         """Enter the phase in which work is taken, unless a stop came first."""
@@ -91,10 +92,10 @@ class Lifecycle:
                 loop.remove_signal_handler(number)
 
     @contextmanager
-    def on_hangup(self, call: Callable[[], Awaitable[None]]) -> Iterator[None]:
-        """Await *call* after each SIGHUP, one at a time; a signal meanwhile calls once more."""
+    def hangups(self) -> Iterator[None]:
+        """Answer each SIGHUP with what :meth:`on_hangup` was told; none ends the process."""
         asked = asyncio.Event()
-        answering = asyncio.ensure_future(_answer_each(asked, call))
+        answering = asyncio.ensure_future(self._answer_each(asked))
         loop = asyncio.get_running_loop()
         loop.add_signal_handler(signal.SIGHUP, asked.set)
         try:
@@ -103,16 +104,20 @@ class Lifecycle:
             loop.remove_signal_handler(signal.SIGHUP)
             answering.cancel()
 
+    def on_hangup(self, call: Callable[[], Awaitable[None]]) -> None:
+        """Await *call* too after each SIGHUP; a signal meanwhile calls once more."""
+        self._hangup_calls.append(call)
+
+    async def _answer_each(self, asked: asyncio.Event) -> None:
+        while True:
+            await asked.wait()
+            asked.clear()
+            for call in self._hangup_calls:
+                await call()
+
     def _on_signal(self, number: signal.Signals) -> None:
         if self._signalled:
             _log.warning("exit_at_once", signal=number.name)
             os._exit(128 + number)
         self._signalled = True
         self.stop(number.name)
-
-
-async def _answer_each(asked: asyncio.Event, call: Callable[[], Awaitable[None]]) -> None:
-    while True:
-        await asked.wait()
-        asked.clear()
-        await call()

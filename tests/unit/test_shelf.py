@@ -4,6 +4,7 @@ import asyncio
 import json
 import os
 import signal
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -67,18 +68,20 @@ async def test_a_missing_folder_is_wrong_usage(tmp_path: Path) -> None:
         await open_shelf(Settings(question_sets=tmp_path / "none"))
 
 
-async def test_a_hangup_calls_once_more() -> None:
-    """Each SIGHUP is answered, and none ends the process; afterwards nobody listens."""
-    called = asyncio.Event()
+async def test_each_hangup_is_answered_by_all() -> None:
+    """Keys and question sets are both read again, as often as asked; none ends the process."""
+    called = asyncio.Queue[str]()
+    lifecycle = Lifecycle()
 
-    async def call() -> None:
-        called.set()
+    async def call(name: str) -> None:
+        called.put_nowait(name)
 
-    with Lifecycle().on_hangup(call):
+    with lifecycle.hangups():
+        lifecycle.on_hangup(partial(call, "keys"))
+        lifecycle.on_hangup(partial(call, "sets"))
         for _ in range(2):
             os.kill(os.getpid(), signal.SIGHUP)
-            await asyncio.wait_for(called.wait(), 5)
-            called.clear()
+            assert ["keys", "sets"] == [await called.get(), await called.get()]
 
     assert not asyncio.get_running_loop().remove_signal_handler(signal.SIGHUP)
 

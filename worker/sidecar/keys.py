@@ -30,7 +30,7 @@ class Keys:
     def __len__(self) -> int:
         return len(self._digests)
 
-    def reload(self) -> None:
+    async def reload(self) -> None:
         """Read the file again; what is wrong with it is logged, and the keys stay as they were."""
         try:
             self._digests = _read(self._path)

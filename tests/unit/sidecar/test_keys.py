@@ -1,5 +1,6 @@
 """Bearer keys."""
 
+import asyncio
 from pathlib import Path
 
 import pytest
@@ -43,9 +44,9 @@ def test_keys_are_read_again(path: Path) -> None:
     """New keys come in, old ones go out; a file that is wrong changes nothing."""
     keys = Keys(path)
     path.write_text("third-key")
-    keys.reload()
+    asyncio.run(keys.reload())
     path.write_text("")
-    keys.reload()
+    asyncio.run(keys.reload())
 
     assert (True, False) == (keys.admit("Bearer third-key"), keys.admit("Bearer first-key"))
 
