@@ -119,7 +119,8 @@ class Context(Handle):
             raise Aborted("the call was given up")
         if code:
             tokens = sum(len(segment.tokens) for segment in segments)
-            message = f"llama_decode returned {code} for {tokens} tokens"
+            at = segments[0].position
+            message = f"llama_decode returned {code} for {tokens} tokens at {at}"
             raise CellsExhausted(message) if code == _NO_CELLS else NativeError(message)
         return rows
 
