@@ -9,23 +9,24 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from gguf import GGUFReader
+from gguf import GGUFReader, GGUFValueType, GGUFWriter
 
 from tests.integration.evaluations import Lengths, expected_readings, make_evaluation
-from tests.integration.pools import contexts_of, is_empty, open_pool
+from tests.integration.pools import contexts_of, is_empty, open_pool, until_busy, until_waiting
 from tests.integration.test_fresh import difference, score_reading
 from tests.integration.test_packed import PACKED_TOLERANCE
 from tests.models import FLOAT_OPTIONS, Tiny, TinyModels
 from tests.tiny_gguf import Kind
 from worker import metrics
 from worker.decision.scores import Reading
+from worker.decision.text import Piece
 from worker.engine.calls import Segment
 from worker.engine.llama import Model
 from worker.engine.options import Batching
 from worker.engine.pool import Pool
 from worker.engine.trunks import State
 from worker.errors import DecodeFailed
-from worker.ports import Evaluation, Lane
+from worker.ports import Branch, Evaluation, Lane, Reply
 
 Answers = list[tuple[Evaluation, tuple[Reading, ...]]]
 
@@ -122,11 +123,63 @@ async def test_a_corrupted_parked_trunk(
     assert before + 1 == refusals()
 
 
+def poisoned(source: Path, target: Path, token: int) -> Path:
+    """Copy a model so that prompts with *token* in them have no numbers for logits."""
+    reader = GGUFReader(source)
+    writer = GGUFWriter(target, reader.fields["general.architecture"].contents())
+    for field in reader.fields.values():
+        if not field.name.startswith(("GGUF.", "general.architecture")):
+            element = field.types[-1] if field.types[0] is GGUFValueType.ARRAY else None
+            writer.add_key_value(field.name, field.contents(), field.types[0], sub_type=element)
+    for tensor in reader.tensors:
+        data = np.array(tensor.data)
+        if tensor.name == "token_embd.weight":
+            writer.add_tensor("output.weight", data.copy())  # else all logits would have it
+            data[token] = np.nan
+        writer.add_tensor(tensor.name, data)
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
+    return target
+
+
+async def test_a_ticket_that_fails_takes_no_neighbour_along(
+    batching: Batching, tiny_models: TinyModels, tmp_path: Path
+) -> None:
+    """Good tickets in the same call, before and after a bad one, are answered."""
+    llama = tiny_models.load()
+    poison = (Piece(" Z", trusted=False),)
+    path = poisoned(tiny_models.path(), tmp_path / "poisoned.gguf", llama.encode(poison)[-1])
+    good = make_evaluation(llama, Lengths(60, (9, 3)))
+    bad = replace(
+        good, branches=tuple(Branch(b.prompt + poison, b.label_tokens) for b in good.branches)
+    )
+    with (
+        Model.load(path, OPTIONS[batching]) as model,
+        open_pool(model, options=OPTIONS[batching], batching=batching) as pool,
+    ):
+        filling = make_evaluation(model, Lengths(900, (1100,) * 9))
+        for tickets in ([good, bad, good], [bad, good]):
+            blocking = asyncio.create_task(pool.score(filling, Lane.BATCH))
+            await until_busy(pool)
+            scoring = [asyncio.create_task(pool.score(one, Lane.BATCH)) for one in tickets]
+            await until_waiting(pool, len(tickets))
+            blocking.cancel()  # now all of them fit into one call
+            answers = await asyncio.gather(*scoring, return_exceptions=True)
+            failed = [isinstance(answer, DecodeFailed) for answer in answers]
+            assert [ticket is bad for ticket in tickets] == failed
+            assert [ticket is good for ticket in tickets] == [
+                isinstance(answer, Reply) for answer in answers
+            ]
+        assert is_empty(pool)
+
+
 async def test_what_fails_twice_is_the_tickets_failure(
     batching: Batching, tiny_models: TinyModels, tmp_path: Path
 ) -> None:
     """Tickets that llama.cpp cannot answer on a new context either fail; the pool works on."""
-    path = shutil.copy(tiny_models.path(), tmp_path / "no-numbers.gguf")
+    path = Path(shutil.copy(tiny_models.path(), tmp_path / "no-numbers.gguf"))
     [norm] = (
         tensor for tensor in GGUFReader(path, "r+").tensors if tensor.name == "output_norm.weight"
     )

@@ -39,7 +39,6 @@ class ContextThread(threading.Thread):
         self._model = model
         self._options = options
         self._context: Context | None = None
-        self._restored: dict[Work, Found] = {}
         self._progressed_at: float | None = None  # None while idle
 
     def open(self) -> None:
@@ -97,10 +96,8 @@ class ContextThread(threading.Thread):
 
     def find(self, work: Work, trunk: Sequence[int]) -> Found | None:
         """Return a parked trunk, and remember it in case it cannot be restored."""
-        found = None if work.begins_anew else self._pool.find(trunk)
-        if found is not None:
-            self._restored[work] = found
-        return found
+        work.restored = None if work.begins_anew else self._pool.find(trunk)
+        return work.restored
 
     def park(self, trunk: Sequence[int], save: Callable[[], State]) -> None:
         """Keep the state of a trunk."""
@@ -115,7 +112,6 @@ class ContextThread(threading.Thread):
 
     def end(self, work: Work) -> None:
         """Tell the pool that work is done, one way or another."""
-        self._restored.pop(work, None)
         self._pool.finish(work)
 
     def note_refusal(self, error: NativeError) -> None:
@@ -132,9 +128,9 @@ class ContextThread(threading.Thread):
         for work in works:
             work.begins_anew = True
             work.progress.forget_state()
-            found = self._restored.pop(work, None)
-            if found is not None:
-                self._pool.drop(found)
+            if work.restored is not None:
+                self._pool.drop(work.restored)
+                work.restored = None
         self.shut()
         try:
             self.open()

@@ -84,10 +84,14 @@ class Door(Generic[Item]):
     def peek(self, is_ready: Callable[[Item], bool] = lambda _: True) -> Item | None:
         """Return what :meth:`take` would, and leave it where it is."""
         for lane in self._turn():
-            for item, _ in self._lanes[lane]:
-                if is_ready(item):
-                    return item
+            item = self.first(lane, is_ready)
+            if item is not None:
+                return item
         return None
+
+    def first(self, lane: Lane, is_ready: Callable[[Item], bool]) -> Item | None:
+        """Return the first of a lane that is ready, and leave it where it is."""
+        return next((item for item, _ in self._lanes[lane] if is_ready(item)), None)
 
     def waits(self, lane: Lane) -> bool:
         """Return whether anything waits in *lane*."""

@@ -163,17 +163,19 @@ class PackedThread(ContextThread):
     def _refused(self, error: NativeError) -> None:
         """Rebuild the context; suspect everything that was in it."""
         self.note_refusal(error)
-        works = self._works()
+        works = [work for work in self._held if work not in self._suspects]
         try:
             self.start_over(works)
         except EngineFailed as failure:
             self._fail(failure)
             return
-        if self._alone is not None:
-            refused = DecodeFailed(f"llama.cpp refused the same work twice: {error}")
-            self._end(self._alone, refused)
-        else:
-            self._suspects.extend(works)
+        for work in works:
+            if work is self._alone:
+                self._end(work, DecodeFailed(f"llama.cpp refused the same work twice: {error}"))
+            elif len(work.progress.readings) == len(work.prompts):
+                self._leave(work)  # its last reading was in before another's failed
+            else:
+                self._suspects.append(work)
 
     def _fail(self, error: WorkerError) -> None:
         """Answer everything with *error*; the context is not to be trusted."""

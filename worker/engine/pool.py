@@ -172,20 +172,26 @@ class Pool:
             return None
 
     def take_if(self, thread: ContextThread, fits: Callable[[Work], bool]) -> Work | None:
-        """Return the work whose turn it is if it *fits* and there is any; do not wait."""
+        """Return the work whose turn it is if it *fits*, else a caller's that does; do not wait."""
         with self._changed:
-            work = None if self._closing else self._door.peek(self._is_ready)
-            if work is None or not fits(work):
+            if self._closing:
                 return None
-            self._door.take(self._is_ready)
-            self._hand_out(work, thread)
-            return work
+            work = self._door.peek(self._is_ready)
+            if work is not None and fits(work):
+                self._door.take(self._is_ready)
+                self._hand_out(work, thread)
+                return work
+            work = self._door.first(Lane.INTERACTIVE, self._is_ready)
+            if work is not None and fits(work):
+                self._door.drop(work)
+                self._hand_out(work, thread)
+                return work
+            return None
 
     def waits_urgently(self) -> Work | None:
-        """Return the interactive work whose turn it is, if there is any."""
+        """Return the caller's work that is next in its lane, if there is any."""
         with self._changed:
-            work = self._door.peek(self._is_ready)
-        return work if work is not None and work.lane is Lane.INTERACTIVE else None
+            return self._door.first(Lane.INTERACTIVE, self._is_ready)
 
     def finish(self, work: Work) -> None:
         """Say that work is done, one way or another."""
@@ -214,7 +220,8 @@ class Pool:
 
     def threads_each(self) -> int:
         """Return a busy context's share of all threads: idle contexts lend theirs."""
-        busy = len({turn.thread for turn in self._running.values()})
+        with self._changed:
+            busy = len({turn.thread for turn in self._running.values()})
         return max(1, self._threads_in_all // max(1, busy))
 
     def find(self, trunk: Sequence[int]) -> Found | None:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from worker.decision.scores import Reading
 from worker.engine.exact import Progress
 from worker.engine.plan import Plan
-from worker.engine.trunks import trunk_key
+from worker.engine.trunks import Found, trunk_key
 from worker.errors import DeadlinePassed, WorkerError
 from worker.ports import Lane, Reply
 
@@ -32,6 +32,7 @@ class Work:
         loop: the caller's event loop.
         trunk: a key of the whole trunk; empty when there is none.
         progress: how far it has come.
+        restored: the parked trunk it was continued from, in case that turns out to be unusable.
         begins_anew: whether llama.cpp refused it before; it then trusts no saved state.
         given_up: set on the loop, read by a context's thread; no lock is needed.
     """
@@ -45,6 +46,7 @@ class Work:
     loop: asyncio.AbstractEventLoop
     trunk: bytes = field(init=False)
     progress: Progress = field(default_factory=Progress)
+    restored: Found | None = None
     begins_anew: bool = False
     given_up: bool = False
     _entered_at: float = field(default_factory=time.monotonic)
