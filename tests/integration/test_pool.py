@@ -24,7 +24,7 @@ from tests.integration.pools import (
 )
 from tests.integration.processes import in_a_child
 from tests.models import QUANTISED_OPTIONS, Tiny, TinyModels
-from tests.tiny_gguf import write_tiny_gguf
+from tests.tiny_gguf import Kind, write_tiny_gguf
 from worker import metrics
 from worker.decision.scores import Reading
 from worker.decision.text import Piece
@@ -568,3 +568,57 @@ async def test_a_prompt_deeper_than_the_stack_is_rejected(model: Model) -> None:
         await pool.score(evaluation, Lane.BATCH)
 
     assert "prompt_too_long" == caught.value.code
+
+
+# --- idle contexts join ---------------------------------------------------------------------------
+
+MANY = Lengths(300, (150,) * 40)
+
+
+@pytest.mark.parametrize("kind", [Tiny(kind) for kind in Kind], ids=str)
+async def test_idle_contexts_read_branches_of_a_lone_ticket(
+    tiny_models: TinyModels, kind: Tiny
+) -> None:
+    """A ticket that nothing waits beside has all contexts, and the same bits."""
+    model = tiny_models.load(kind)
+    evaluation = make_evaluation(model, MANY)
+    with open_pool(model, contexts=3) as pool:
+        answer = started(pool.score(evaluation, Lane.BATCH))
+        await until(lambda: len(pool._joined) == 2)
+        reply = await answer
+        assert is_empty(pool)
+    assert expected_readings(model, QUANTISED_OPTIONS, evaluation) == reply.readings
+    assert 39 * 299 == reply.input_tokens - reply.evaluated_tokens
+
+
+async def test_a_context_that_joined_leaves_for_new_work(
+    model: Model, short: Evaluation, hours: Evaluation, expected: tuple[Reading, ...]
+) -> None:
+    """What comes later has its context at the next call; the lone ticket keeps its own."""
+    with open_pool(model, contexts=2) as pool:
+        running = started(pool.score(hours, Lane.BATCH))
+        await until(lambda: bool(pool._joined))
+        reply = await pool.score(short, Lane.BATCH)
+        assert not running.done()
+        await given_up(running)
+        await until(lambda: not pool._running and not pool._joined)
+        assert is_empty(pool)
+    assert expected == reply.readings
+
+
+async def test_a_context_that_cannot_join_harms_nobody(model: Model, hours: Evaluation) -> None:
+    """A state that llama.cpp does not take costs that context a rebuild, nobody an answer."""
+    evaluation = make_evaluation(model, MANY)
+    with open_pool(model, contexts=3) as pool:
+        busy = started(pool.score(hours, Lane.BATCH))
+        await until_busy(pool)
+        answer = started(pool.score(evaluation, Lane.BATCH))
+        await until(lambda: bool(pool._joined))
+        (offer,) = pool._offers.values()
+        offer.state[0][:] = bytes(len(offer.state[0]))
+        await given_up(busy)
+        await until(lambda: not offer.is_open)
+        reply = await answer
+        assert is_empty(pool)
+        assert 3 == len(contexts_of(pool))
+    assert expected_readings(model, QUANTISED_OPTIONS, evaluation) == reply.readings

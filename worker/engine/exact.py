@@ -2,14 +2,17 @@
 
 The context is empty before and after. Branches that do not begin with the trunk come first, each
 alone in the context; then the trunk, and each branch forked from it with nothing but the trunk
-beside it. Between two calls the work may be paused, to go on later on any context.
+beside it. Between two calls the work may be paused, to go on later on any context. Other contexts
+may join: they restore the trunk and read some of the branches, whose bits are the same there.
 """
 
+import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
 from worker.decision.scores import Reading
+from worker.engine.branches import Branches
 from worker.engine.plan import CHUNK_TOKENS, Plan, spans
 from worker.engine.trunks import Found, State
 
@@ -71,6 +74,13 @@ class Host(Protocol):
         """Keep the state of a trunk, which *save* returns; or do not."""
         ...
 
+    def share(self, branches: Branches, save: Callable[[], State]) -> None:
+        """Let other contexts read *branches* of the trunk whose state *save* returns; or do not.
+
+        Those that do call :meth:`ExactRun.join`. The branches are closed to them at the end.
+        """
+        ...
+
 
 class Paused(Exception):
     """The work was set aside between two calls; its progress says how to go on."""
@@ -84,13 +94,19 @@ class Progress:
         readings: of the branches that are done, by index.
         position: tokens of the current trunk, or of the current whole branch, that are decoded.
         saved: their state, while the work is paused.
-        evaluated_tokens: tokens decoded so far, by all attempts.
+        evaluated_tokens: tokens decoded so far, by all attempts on all contexts.
     """
 
     readings: dict[int, Reading] = field(default_factory=dict)
     position: int = 0
     saved: State | None = None
     evaluated_tokens: int = 0
+    _counting: threading.Lock = field(default_factory=threading.Lock, repr=False, compare=False)
+
+    def count(self, tokens: int) -> None:
+        """Note that so many tokens were decoded, on whichever context."""
+        with self._counting:
+            self.evaluated_tokens += tokens
 
     def forget_state(self) -> None:
         """Begin the current trunk or whole branch anew; what was read stays."""
@@ -141,6 +157,26 @@ class ExactRun:
             self.context.remove(TRUNK)
         return tuple(progress.readings[index] for index in range(len(self.prompts)))
 
+    def join(self, state: State, branches: Branches, progress: Progress) -> None:
+        """Read some of a ticket's branches, while another context reads the others.
+
+        Args:
+            state: of the ticket's whole trunk.
+            branches: what is still to be read.
+            progress: of the ticket.
+
+        Raises:
+            Paused: this context is needed elsewhere; what it had not finished is put back.
+        """
+        try:
+            self.context.restore(state)
+            while len(branches):
+                self.host.at_border(may_pause=True)
+                self._read_next(branches, progress)
+        finally:
+            self.context.remove(FORK)
+            self.context.remove(TRUNK)
+
     def _resume(self, progress: Progress) -> None:
         if progress.saved is not None:
             self.context.restore(progress.saved)
@@ -166,12 +202,29 @@ class ExactRun:
         if progress.position < len(trunk):
             self._decode_trunk(trunk, len(trunk), progress, read=False)
             self.host.park(trunk, self.context.save)
-        for index in waiting:
-            self.host.at_border(may_pause=True)
+        branches = Branches(waiting)
+        try:
+            while branches.wait():
+                self.host.at_border(may_pause=True)
+                self.host.share(branches, self.context.save)
+                self._read_next(branches, progress)
+        finally:
+            branches.close()
+
+    def _read_next(self, branches: Branches, progress: Progress) -> None:
+        """Fork, decode and read a branch, unless others have taken the last one."""
+        index = branches.take()
+        if index is None:
+            return
+        try:
             self.context.fork()
             self._decode_fork(index, progress)
             progress.readings[index] = self.context.read(self.labels[index])
             self.context.remove(FORK)
+        except BaseException:
+            branches.put_back(index)
+            raise
+        branches.finish()
 
     def _restore(self, trunk: Sequence[int], progress: Progress) -> None:
         found = self.host.find(trunk)
@@ -196,7 +249,7 @@ class ExactRun:
                 read=read and span.stop == stop,
             )
             progress.position = span.stop
-            progress.evaluated_tokens += len(span)
+            progress.count(len(span))
             if self.snapshots and not read and span.stop % CHUNK_TOKENS == 0:
                 self._snapshot(tokens, span.stop, stop)
 
@@ -215,4 +268,4 @@ class ExactRun:
                 sequence=FORK,
                 read=span.stop == len(prompt),
             )
-            progress.evaluated_tokens += len(span)
+            progress.count(len(span))

@@ -1,15 +1,17 @@
-"""The thread that evaluates one ticket at a time, exactly."""
+"""The thread that evaluates one ticket at a time, exactly, or joins another that does."""
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 
 from worker import metrics
 from worker.decision.scores import Reading
+from worker.engine.branches import Branches
 from worker.engine.calls import Aborted, NativeError
 from worker.engine.context_thread import ContextThread
-from worker.engine.exact import ExactRun, Paused
-from worker.engine.trunks import Found
-from worker.engine.work import GivenUp, Work
+from worker.engine.exact import ExactRun, Host, Paused
+from worker.engine.trunks import Found, State
+from worker.engine.work import GivenUp, Offer, Work
 from worker.errors import DecodeFailed, EngineFailed, WorkerError
 from worker.ports import Reply
 
@@ -22,8 +24,11 @@ class ExactThread(ContextThread):
 
     def evaluate(self) -> None:
         """Take work and evaluate it, until there is none any more."""
-        while (work := self._pool.take(self)) is not None:
-            self._serve(work)
+        while (taken := self._pool.take_or_join(self)) is not None:
+            if isinstance(taken, Offer):
+                self._join(taken)
+            else:
+                self._serve(taken)
 
     def should_abort(self) -> bool:
         """Return whether nobody needs the call that is being made."""
@@ -38,6 +43,17 @@ class ExactThread(ContextThread):
         if may_pause and self._calls and self._pool.should_pause(work):
             raise Paused
         self._calls += 1
+
+    def at_shared_border(self, work: Work) -> None:
+        """Check, before a call for a ticket of another context, whether to go on."""
+        self.progressed()
+        work.check()
+        if self._pool.is_wanted():
+            raise Paused
+
+    def share(self, work: Work, branches: Branches, save: Callable[[], State]) -> None:
+        """Let idle contexts read branches of *work*, if there are any."""
+        self._pool.offer(work, branches, save)
 
     def _serve(self, work: Work) -> None:
         self._work, self._calls = work, 0
@@ -81,21 +97,48 @@ class ExactThread(ContextThread):
 
     def _evaluate(self, work: Work) -> tuple[Reading, ...]:
         before = work.progress.evaluated_tokens
-        run = ExactRun(
+        try:
+            return self._run(work, _Host(self, work)).run(work.progress)
+        except Aborted:
+            work.check()
+            raise NativeError("llama.cpp gave a call up by itself") from None
+        finally:
+            self._pool.withdraw(work)
+            metrics.EVALUATED_TOKENS.inc(work.progress.evaluated_tokens - before)
+
+    def _run(self, work: Work, host: Host) -> ExactRun:
+        return ExactRun(
             context=self.opened(),
-            host=_Host(self, work),
+            host=host,
             plan=work.plan,
             prompts=work.prompts,
             labels=work.labels,
             snapshots=not self._model.is_divisible,
         )
+
+    def _join(self, offer: Offer) -> None:
+        """Read branches of a ticket; whatever goes wrong, the context that has it goes on."""
+        work = self._work = offer.work
+        self._progressed_at = time.monotonic()
         try:
-            return run.run(work.progress)
-        except Aborted:
-            work.check()
-            raise NativeError("llama.cpp gave a call up by itself") from None
-        finally:
-            metrics.EVALUATED_TOKENS.inc(work.progress.evaluated_tokens - before)
+            self._run(work, _Guest(self, work)).join(offer.state, offer.branches, work.progress)
+        except Paused:
+            pass
+        except (GivenUp, Aborted, WorkerError) as error:
+            offer.is_open = False
+            if isinstance(error, NativeError):
+                self._rebuild(error)
+        except Exception as error:  # noqa: BLE001 - nobody waits for this thread
+            offer.is_open = False
+            self.crashed(error)
+        self._work = None
+        self.idle()
+        self._pool.leave(self)
+
+    def _rebuild(self, error: NativeError) -> None:
+        self.note_refusal(error)
+        with suppress(EngineFailed):  # the pool knows
+            self.start_over([])
 
 
 class _Host:
@@ -111,3 +154,13 @@ class _Host:
 
     def find(self, trunk: Sequence[int]) -> Found | None:
         return self._thread.find(self._work, trunk)
+
+    def share(self, branches: Branches, save: Callable[[], State]) -> None:
+        self._thread.share(self._work, branches, save)
+
+
+class _Guest(_Host):
+    """What reading branches of another context's ticket asks of its thread."""
+
+    def at_border(self, *, may_pause: bool) -> None:  # noqa: ARG002 - it may at any border
+        self._thread.at_shared_border(self._work)

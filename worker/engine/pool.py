@@ -8,6 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 from worker import metrics
+from worker.engine.branches import Branches
 from worker.engine.context_thread import ContextThread
 from worker.engine.door import Door
 from worker.engine.exact_thread import ExactThread
@@ -18,7 +19,7 @@ from worker.engine.packed_thread import PackedThread
 from worker.engine.plan import CHUNK_TOKENS, Plan, plan
 from worker.engine.spill import Spill
 from worker.engine.trunks import Found, State, Trunks
-from worker.engine.work import Work
+from worker.engine.work import Offer, Work
 from worker.errors import Backlogged, CannotRun, DeadlinePassed, EngineFailed, Rejected
 from worker.ports import Evaluation, Lane, Reply
 
@@ -69,6 +70,8 @@ class Pool:
         self._parks = max_parked_bytes > 0
         self._spill = spill if self._parks else None
         self._running: dict[Work, _Turn] = {}
+        self._offers: dict[Work, Offer] = {}
+        self._joined: set[ContextThread] = set()  # read branches of another context's work
         self._throughput = Throughput()
         # Our own, so that closing can wait for it: it uses the model.
         self._tokenising = _deep_executor()
@@ -164,12 +167,53 @@ class Pool:
         """Wait for work; None when the pool closes."""
         with self._changed:
             while not self._closing:
-                work = self._door.take(self._is_ready)
+                work = self._take(thread)
                 if work is not None:
-                    self._hand_out(work, thread)
                     return work
                 self._changed.wait()
             return None
+
+    def take_or_join(self, thread: ContextThread) -> Work | Offer | None:
+        """Wait for work, or for branches of work that another context has; None at the end.
+
+        After joining, the thread must :meth:`leave`.
+        """
+        with self._changed:
+            while not self._closing:
+                taken = self._take(thread) or self._join(thread)
+                if taken is not None:
+                    return taken
+                self._changed.wait()
+            return None
+
+    def offer(self, work: Work, branches: Branches, save: Callable[[], State]) -> None:
+        """Let idle contexts read branches of work whose trunk is decoded, if there are any."""
+        with self._changed:
+            idle = len(self._threads) - len(self._running) - len(self._joined)
+            if work in self._offers or work.begins_anew or len(branches) < 2 or idle <= 0:
+                return
+            if self._door.peek(self._is_ready) is not None:
+                return
+        state = save()
+        with self._changed:
+            self._offers[work] = Offer(work, state, branches)
+            self._changed.notify_all()
+
+    def withdraw(self, work: Work) -> None:
+        """Say that nobody can join *work* any more."""
+        with self._changed:
+            self._offers.pop(work, None)
+
+    def is_wanted(self) -> bool:
+        """Return whether work waits that a context which joined should take instead."""
+        with self._changed:
+            return self._closing or self._door.peek(self._is_ready) is not None
+
+    def leave(self, thread: ContextThread) -> None:
+        """Say that a context reads no branches of another's work any more."""
+        with self._changed:
+            self._joined.discard(thread)
+            self._changed.notify_all()
 
     def take_if(self, thread: ContextThread, fits: Callable[[Work], bool]) -> Work | None:
         """Return the work whose turn it is if it *fits*, else a caller's that does; do not wait."""
@@ -221,7 +265,7 @@ class Pool:
     def threads_each(self) -> int:
         """Return a busy context's share of all threads: idle contexts lend theirs."""
         with self._changed:
-            busy = len({turn.thread for turn in self._running.values()})
+            busy = len({turn.thread for turn in self._running.values()} | self._joined)
         return max(1, self._threads_in_all // max(1, busy))
 
     def find(self, trunk: Sequence[int]) -> Found | None:
@@ -306,6 +350,19 @@ class Pool:
             return True
         same = any(other.trunk == work.trunk for other in self._running)
         return not same or self._trunks.has_key(work.trunk)
+
+    def _take(self, thread: ContextThread) -> Work | None:
+        work = self._door.take(self._is_ready)
+        if work is not None:
+            self._hand_out(work, thread)
+        return work
+
+    def _join(self, thread: ContextThread) -> Offer | None:
+        for offer in self._offers.values():
+            if offer.is_open and len(offer.branches):
+                self._joined.add(thread)
+                return offer
+        return None
 
     def _hand_out(self, work: Work, thread: ContextThread) -> None:
         if not self._running:

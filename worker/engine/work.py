@@ -7,9 +7,10 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 
 from worker.decision.scores import Reading
+from worker.engine.branches import Branches
 from worker.engine.exact import Progress
 from worker.engine.plan import Plan
-from worker.engine.trunks import Found, trunk_key
+from worker.engine.trunks import Found, State, trunk_key
 from worker.errors import DeadlinePassed, WorkerError
 from worker.ports import Lane, Reply
 
@@ -105,3 +106,20 @@ class Work:
             self.answer.set_exception(reply)
         else:
             self.answer.set_result(reply)
+
+
+@dataclass(eq=False, slots=True)
+class Offer:
+    """What a context needs to join another that evaluates *work*.
+
+    Attributes:
+        work: whose trunk is decoded.
+        state: of that trunk.
+        branches: what is still to be read.
+        is_open: until a context that joined was refused a call.
+    """
+
+    work: Work
+    state: State
+    branches: Branches
+    is_open: bool = True

@@ -2,6 +2,7 @@
 
 import pickle
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 
 import pytest
@@ -9,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from worker.decision.scores import Reading
+from worker.engine.branches import Branches
 from worker.engine.exact import FORK, TRUNK, ExactRun, Paused, Progress
 from worker.engine.plan import plan
 from worker.engine.trunks import Found, State, Trunks
@@ -83,12 +85,14 @@ class FakeHost:
         trunks: where trunks are parked; None parks nothing.
         pauses: for each border at which the work may pause, whether it does; then never.
         give_up_at: the number of the border, from 0, at which the work is given up.
+        guests: for each time branches can be shared, what joins then; then nobody.
     """
 
     trunks: Trunks | None = None
     pauses: Iterator[bool] = field(default_factory=lambda: iter(()))
     give_up_at: int | None = None
     borders: list[bool] = field(default_factory=list)
+    guests: Iterator[Callable[[Branches, State], None]] = field(default_factory=lambda: iter(()))
 
     def at_border(self, *, may_pause: bool) -> None:
         if len(self.borders) == self.give_up_at:
@@ -103,6 +107,11 @@ class FakeHost:
     def park(self, trunk: Sequence[int], save: Callable[[], State]) -> None:
         if self.trunks is not None:
             self.trunks.park(trunk, save())
+
+    def share(self, branches: Branches, save: Callable[[], State]) -> None:
+        join = next(self.guests, None)
+        if join is not None:
+            join(branches, save())
 
 
 Prompts = list[list[int]]
@@ -276,6 +285,33 @@ def test_a_parked_trunk_changes_nothing(
 
         assert run(CheckedContext(), trunk, prompts) == work.run(Progress())
         assert not context.cells
+
+
+@given(tickets(), st.lists(st.integers(0, 5), max_size=4))
+def test_contexts_that_join_change_nothing(
+    ticket: tuple[list[int], Prompts], borders: list[int]
+) -> None:
+    """Whatever part of the branches is read elsewhere, also when it is left in the middle."""
+    trunk, prompts = ticket
+    progress, contexts = Progress(), [CheckedContext()]
+
+    def guest(leaves_at: int) -> Callable[[Branches, State], None]:
+        def join(branches: Branches, state: State) -> None:
+            contexts.append(CheckedContext())
+            host = FakeHost(give_up_at=leaves_at)
+            work = evaluation(trunk, prompts, context=contexts[-1], host=host)
+            with suppress(TimeoutError):
+                work.join(state, branches, progress)
+
+        return join
+
+    host = FakeHost(guests=map(guest, borders))
+    readings = evaluation(trunk, prompts, context=contexts[0], host=host).run(progress)
+
+    assert run(CheckedContext(), trunk, prompts) == readings
+    assert not any(context.cells for context in contexts)
+    sizes = [size for context in contexts for *_, size in context.calls]
+    assert sum(sizes) == progress.evaluated_tokens
 
 
 @pytest.mark.parametrize(("divisible", "decoded"), [(True, [275, 2]), (False, [275, 2])])
