@@ -29,6 +29,7 @@ class Model(Handle):
 
     def __init__(self, handle: Any) -> None:
         self.handle = handle
+        self._tokens = _TokenBuffer()
         self._vocabulary = native.llama_model_get_vocab(handle)
         self.metadata = dict(self._read_metadata())
         self.vocabulary_size = native.llama_vocab_n_tokens(self._vocabulary)
@@ -177,13 +178,14 @@ class Model(Handle):
     def _tokenize(self, text: str) -> list[int]:
         data = text.encode()
         capacity = len(data) + 8  # a token stands for at least one byte, plus a prefix space
-        tokens = (native.llama_token * capacity)()
+        tokens = self._tokens.of(capacity)
         count = native.llama_tokenize(
             self._vocabulary, data, len(data), tokens, capacity, False, False
         )
         if count < 0:
             raise NativeError(f"llama.cpp cannot tokenise {len(data)} bytes of text")
-        return tokens[:count]
+        found: list[int] = tokens[:count]
+        return found
 
     def _read_metadata(self) -> Iterator[tuple[str, str]]:
         for index in range(native.llama_model_meta_count(self.handle)):
@@ -191,6 +193,19 @@ class Model(Handle):
                 _grown(native.llama_model_meta_key_by_index, self.handle, index),
                 _grown(native.llama_model_meta_val_str_by_index, self.handle, index),
             )
+
+
+class _TokenBuffer(threading.local):
+    """Room for the tokens of one text, kept for the next; each thread has its own."""
+
+    def __init__(self) -> None:
+        self._tokens: Any = (native.llama_token * 4096)()
+
+    def of(self, capacity: int) -> Any:
+        """Return an array of at least *capacity* tokens."""
+        if len(self._tokens) < capacity:
+            self._tokens = (native.llama_token * capacity)()
+        return self._tokens
 
 
 def _shares(tensor_split: tuple[float, ...]) -> Any:
