@@ -7,6 +7,8 @@ from typing import Any, Literal, TextIO, cast
 
 import structlog
 
+from worker.troubles import note_trouble
+
 LogFormat = Literal["auto", "json", "console"]
 
 
@@ -42,6 +44,7 @@ def configure_log(level: str, log_format: LogFormat) -> None:
             structlog.contextvars.merge_contextvars,
             structlog.processors.add_log_level,
             structlog.processors.TimeStamper(fmt="iso", utc=True),
+            note_trouble,
             *([] if console else [_structured_exceptions()]),
             renderer,
         ],

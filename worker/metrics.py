@@ -47,6 +47,10 @@ PARKED_BYTES = Gauge("decision_parked_bytes", "Host memory that parked trunks ta
 ENGINE_WAITING_TOKENS = Gauge(
     "decision_engine_waiting_tokens", "Tokens that wait at the engine's door"
 )
+ENGINE_TOKENS_PER_SECOND = Gauge(
+    "decision_engine_tokens_per_second",
+    "Tokens that all contexts together evaluate in a second while any of them is busy",
+)
 ENGINE_SECONDS = Histogram(
     "decision_engine_seconds", "An evaluation, by phase", ["phase"], buckets=_SECONDS
 )

@@ -166,7 +166,7 @@ def test_doctor_says_what_is_missing(run: Run, tiny_model: Path) -> None:
     assert "cannot look at the queue" in no_queue.stdout
 
 
-def test_serve_answers_over_http(start: Start, tiny_model: Path) -> None:
+def test_serve_answers_over_http(run: Run, start: Start, tiny_model: Path) -> None:
     """The sidecar alone answers System One requests, without any AWS client."""
     worker = start(
         "serve", "--model", str(tiny_model), "--port", "0", AWS_ENDPOINT_URL="http://127.0.0.1:9"
@@ -184,7 +184,9 @@ def test_serve_answers_over_http(start: Start, tiny_model: Path) -> None:
     bad = http(f"{url}/invocations", {**body, "questions": {"q": {"type": "choice"}}})
     unknown = http(f"{url}/invocations", {**body, "model": "other"})
     metrics = http(f"{url}/metrics")
+    top = run("top", "--url", url, "--every", "0.1", "--once")
     code = worker.stop(signal.SIGTERM)
+    nobody = run("top", "--url", url, "--once")
 
     assert ping == (200, {"status": "ready"})
     assert (good[0], good[1]["answers"]["q"]["type"]) == (200, "noul")
@@ -192,6 +194,8 @@ def test_serve_answers_over_http(start: Start, tiny_model: Path) -> None:
     assert (bad[0], unknown[0]) == (422, 400)
     assert "decision_decisions_total" in metrics[1]
     assert code == 0
+    assert "review 100%" in top.stdout, top.stderr
+    assert (2, True) == (nobody.returncode, f"no worker answers at {url}" in nobody.stderr)
 
 
 def http(url: str, body: Any = None) -> tuple[int, Any]:

@@ -19,6 +19,7 @@ from worker.cli.run import run, serve
 from worker.cli.sample_model import sample_model
 from worker.cli.sets import sets
 from worker.cli.submit import submit
+from worker.cli.top import top
 from worker.cli.tune import tune
 from worker.errors import ExitCode, WorkerError
 
@@ -48,6 +49,7 @@ for _command in (
     redrive,
     doctor,
     tune,
+    top,
     manifest,
     sets,
     sample_model,

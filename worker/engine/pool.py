@@ -336,6 +336,7 @@ class Pool:
         turn = self._running.pop(work)
         tokens = work.progress.evaluated_tokens - turn.evaluated_before
         self._throughput.note(tokens, time.monotonic())
+        metrics.ENGINE_TOKENS_PER_SECOND.set(self._throughput.tokens_per_second)
 
     def _give_up(self, work: Work) -> None:
         """Make *work* end at once, wherever it is."""

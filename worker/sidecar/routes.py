@@ -14,6 +14,7 @@ from worker.sidecar.formats import SYSTEM_ONE, UNDECIDED
 from worker.sidecar.middleware import REQUEST_ID, SYSTEM_ONE_PATH
 from worker.sidecar.openapi import document
 from worker.sidecar.refusal import refusal_of
+from worker.troubles import last_troubles
 
 _MIB = 2**20
 _MOST_TRANSFORM_MIB = 100  # of all concurrent transforms together, as SageMaker demands
@@ -80,6 +81,7 @@ class Routes:
             "requests_in_progress": self._admission.in_progress,
             "last_successful_poll_timestamp_seconds": metrics.last_poll(),
             "engine": engine,
+            "last_troubles": last_troubles(),
         }
         return web.json_response(body, status=self._probe_status())
 

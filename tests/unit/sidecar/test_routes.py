@@ -8,6 +8,7 @@ import pytest
 
 from tests.unit.sidecar.bench import make_request, open_bench
 from worker import metrics
+from worker.troubles import last_troubles
 
 REQUEST_ID = "x-typesafe-request-id"
 ATTRIBUTES = "X-Amzn-SageMaker-Custom-Attributes"
@@ -134,6 +135,7 @@ async def test_health() -> None:
         "requests_in_progress": 0,
         "last_successful_poll_timestamp_seconds": None,
         "engine": {"waiting_tokens": 7, "stalled_seconds": 0.0},
+        "last_troubles": last_troubles(),
     } == before.body
     assert 1234.5 == after.body["last_successful_poll_timestamp_seconds"]
 

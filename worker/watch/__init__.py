@@ -1,0 +1,1 @@
+"""Watch a running worker from outside: read its figures, show them."""
