@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from worker.desk.letters import Letter
-from worker.desk.lines import LineFile, open_lines, read_lines
 from worker.errors import UsageError
+from worker.lines import LineFile, open_lines, read_lines
 
 FORMAT = "decision-submitted/1"
 

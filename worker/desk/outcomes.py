@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from worker.decision.outcome import SCHEMA
-from worker.desk.lines import LineFile, open_lines, read_lines
 from worker.errors import UsageError
+from worker.lines import LineFile, open_lines, read_lines
 
 Outcome = dict[str, Any]
 """An outcome as it was published."""

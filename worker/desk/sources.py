@@ -1,30 +1,32 @@
 """Read documents from folders, text, JSON, JSONL and CSV files, one after the other."""
 
-import csv
 import hashlib
 import itertools
-import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, TextIO
+from typing import Any
 
 from worker.decision.question import Text
-from worker.decision.strict_json import parse_json
 from worker.decision.ticket import MAX_TICKET_ID
 from worker.errors import Rejected, UsageError
 from worker.ports import Document
 from worker.queue.contents import document_state
+from worker.records import (
+    Record,
+    Unreadable,
+    count_records,
+    has_records,
+    is_table,
+    read_header,
+    read_records,
+)
 
 JOURNAL_SUFFIX = ".submitted.jsonl"
 """How journals are called beside their sources; they are no documents."""
 
-_LINES = (".jsonl", ".ndjson")
-_TABLES = (".csv", ".tsv")
 _JSON = (".json", ".json.gz")
-_DELIMITERS = ",;\t"
 _DIGEST_CHARACTERS = 16
-_MARK = b"\xef\xbb\xbf"
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,10 +81,10 @@ def check_sources(paths: Sequence[Path], reading: Reading) -> None:
             raise UsageError(f"{path} does not exist")
         if names.count(name) > 1:
             raise UsageError(f"two sources are called {name}: their ticket ids would be the same")
-        has_columns = path.is_file() and path.suffix.lower() in (*_LINES, *_TABLES)
+        has_columns = path.is_file() and has_records(path)
         if not has_columns and (reading.column or reading.id_column):
             raise UsageError(f"{path} has no columns: --column and --id-column need JSONL or CSV")
-        if path.is_file() and path.suffix.lower() in _TABLES:
+        if path.is_file() and is_table(path):
             _check_header(path, reading)
 
 
@@ -106,25 +108,15 @@ def read_sources(paths: Sequence[Path], reading: Reading) -> Iterator[SourceDocu
 def _read(path: Path, reading: Reading) -> Iterator[SourceDocument | Skipped]:
     if path.is_dir():
         return _folder(path, reading)
-    suffix = path.suffix.lower()
-    if suffix in _LINES:
-        return _lines(path, reading)
-    if suffix in _TABLES:
-        return _table(path, reading)
+    if has_records(path):
+        return _records(path, reading)
     return iter([_file(path, _name(path), reading)])
 
 
 def _count(path: Path, reading: Reading) -> int:
-    suffix = path.suffix.lower()
     if path.is_dir():
         return len(_files(path, reading))
-    if suffix in _LINES:
-        with path.open("rb") as file:
-            return sum(1 for line in file if line.strip())
-    if suffix in _TABLES:
-        with path.open(encoding="utf-8-sig", errors="replace", newline="") as text:
-            return sum(1 for row in _rows(text, path) if row) - 1
-    return 1
+    return count_records(path) if has_records(path) else 1
 
 
 def _files(folder: Path, reading: Reading) -> list[Path]:
@@ -159,66 +151,31 @@ def _file(path: Path, name: str, reading: Reading) -> SourceDocument | Skipped:
         return Skipped(name, fault.message)
 
 
-def _lines(path: Path, reading: Reading) -> Iterator[SourceDocument | Skipped]:
-    with path.open("rb") as file:
-        for number, line in enumerate(file, 1):
-            name = f"{_name(path)}:{number}"
-            content = (line.removeprefix(_MARK) if number == 1 else line).strip()
-            if not content:
-                continue
-            try:
-                yield _record(name, parse_json(content, code="invalid_document"), reading)
-            except Rejected as fault:
-                yield Skipped(name, fault.message)
+def _records(path: Path, reading: Reading) -> Iterator[SourceDocument | Skipped]:
+    table = is_table(path)
+    for record in read_records(path):
+        if isinstance(record, Unreadable) and record.number is None:
+            yield Skipped(_name(path), record.reason)
+            return
+        name = f"{_name(path)}:{record.number}"
+        if isinstance(record, Unreadable):
+            yield Skipped(name, record.reason)
+            continue
+        try:
+            yield _record(name, record.value, _of_texts(record, reading) if table else reading)
+        except Rejected as fault:
+            yield Skipped(name, fault.message)
 
 
-def _table(path: Path, reading: Reading) -> Iterator[SourceDocument | Skipped]:
-    name = _name(path)
-    try:
-        with path.open(encoding="utf-8-sig", newline="") as file:
-            rows = _rows(file, path)
-            header = next(rows, [])
-            others = [column for column in header if column != reading.id_column]
-            if reading.column is None and len(others) == 1:
-                reading = replace(reading, column=others[0])  # a list of texts
-            for number, row in enumerate(rows, 1):
-                if row:
-                    yield _row(f"{name}:{number}", header, row, reading)
-    except UnicodeDecodeError:
-        yield Skipped(name, "is not UTF-8 from here on")
-    except csv.Error as error:
-        yield Skipped(name, f"is not CSV from here on: {error}")
-
-
-def _row(
-    name: str, header: list[str], row: list[str], reading: Reading
-) -> SourceDocument | Skipped:
-    if len(row) != len(header):
-        return Skipped(name, f"the row has {len(row)} fields, the header {len(header)}")
-    try:
-        return _record(name, dict(zip(header, row, strict=True)), reading)
-    except Rejected as fault:
-        return Skipped(name, fault.message)
-
-
-def _rows(file: TextIO, path: Path) -> Iterator[list[str]]:
-    """Return the rows of a table, header first; fields are parted by what parts the header most."""
-    csv.field_size_limit(sys.maxsize)  # the default is 128 KiB, and a field may be a document
-    first = file.readline()
-    file.seek(0)
-    is_tabs = path.suffix.lower() == ".tsv"
-    delimiter = "\t" if is_tabs else max(_DELIMITERS, key=first.count)
-    return csv.reader(file, delimiter=delimiter, strict=True)
+def _of_texts(row: Record, reading: Reading) -> Reading:
+    """Return how a row is read: where it has one column beside the id, that is the state."""
+    others = [column for column in row.value if column != reading.id_column]
+    is_text = reading.column is None and len(others) == 1
+    return replace(reading, column=others[0]) if is_text else reading
 
 
 def _check_header(path: Path, reading: Reading) -> None:
-    try:
-        with path.open(encoding="utf-8-sig", newline="") as file:
-            header = next(_rows(file, path), [])
-    except (UnicodeDecodeError, csv.Error) as error:
-        raise UsageError(f"{path} is no UTF-8 CSV") from error
-    if len(set(header)) != len(header):
-        raise UsageError(f"{path}: two columns have the same name")
+    header = read_header(path)
     for column in (reading.column, reading.id_column):
         if column is not None and column not in header:
             raise UsageError(f"{path} has no column {column}; it has {', '.join(header)}")
