@@ -1,0 +1,1 @@
+"""Measure decisions on labelled cases, fit policies to them, compare runs."""
