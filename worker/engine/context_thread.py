@@ -10,14 +10,14 @@ import structlog
 from worker import metrics
 from worker.decision.scores import Reading
 from worker.engine.calls import NativeError
-from worker.engine.llama import Context, Model
 from worker.engine.options import ModelOptions
 from worker.engine.trunks import Found, State
 from worker.engine.work import Work
 from worker.errors import CannotRun, EngineFailed
 from worker.ports import Reply
 
-if TYPE_CHECKING:
+if TYPE_CHECKING:  # so that this thread can be tried without llama.cpp
+    from worker.engine.llama import Context, Model
     from worker.engine.pool import Pool
 
 _log = structlog.get_logger()
@@ -33,7 +33,7 @@ class ContextThread(threading.Thread):
         number: for the thread's name.
     """
 
-    def __init__(self, pool: "Pool", model: Model, options: ModelOptions, number: int) -> None:
+    def __init__(self, pool: "Pool", model: "Model", options: ModelOptions, number: int) -> None:
         super().__init__(name=f"llama-context-{number}", daemon=True)
         self._pool = pool
         self._model = model
@@ -47,7 +47,7 @@ class ContextThread(threading.Thread):
         Raises:
             CannotRun: llama.cpp cannot.
         """
-        self._context = Context(self._model, self._options, abort=self.should_abort)
+        self._context = self._model.make_context(self._options, self.should_abort)
 
     def shut(self) -> None:
         """Close the context, when there is one."""
@@ -75,7 +75,7 @@ class ContextThread(threading.Thread):
         """Return whether nobody needs the call that is being made."""
         raise NotImplementedError
 
-    def opened(self) -> Context:
+    def opened(self) -> "Context":
         """Return the context.
 
         Raises:
@@ -94,9 +94,11 @@ class ContextThread(threading.Thread):
         """Note that there is nothing to do."""
         self._progressed_at = None
 
-    def find(self, work: Work, trunk: Sequence[int]) -> Found | None:
+    def find(
+        self, work: Work, trunk: Sequence[int], most_tokens: int | None = None
+    ) -> Found | None:
         """Return a parked trunk, and remember it in case it cannot be restored."""
-        work.restored = None if work.begins_anew else self._pool.find(trunk)
+        work.restored = None if work.begins_anew else self._pool.find(trunk, most_tokens)
         return work.restored
 
     def park(self, trunk: Sequence[int], save: Callable[[], State]) -> None:
@@ -119,18 +121,22 @@ class ContextThread(threading.Thread):
         _log.warning("decode_failed", error=str(error))
         metrics.DECODE_FAILURES.inc()
 
-    def start_over(self, works: Sequence[Work]) -> None:
-        """Rebuild the context, and trust no saved state that *works* have used.
-
-        Raises:
-            EngineFailed: the context cannot be rebuilt; the pool knows.
-        """
+    def distrust(self, works: Sequence[Work]) -> None:
+        """Let *works* begin anew, without any state that they had."""
         for work in works:
             work.begins_anew = True
             work.progress.forget_state()
             if work.restored is not None:
                 self._pool.drop(work.restored)
                 work.restored = None
+
+    def start_over(self, works: Sequence[Work]) -> None:
+        """Rebuild the context, and trust no saved state that *works* have used.
+
+        Raises:
+            EngineFailed: the context cannot be rebuilt; the pool knows.
+        """
+        self.distrust(works)
         self.shut()
         try:
             self.open()

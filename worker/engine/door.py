@@ -25,6 +25,7 @@ class Door(Generic[Item]):
         self._limit = max_waiting_tokens
         self._lanes: dict[Lane, deque[tuple[Item, int]]] = {lane: deque() for lane in Lane}
         self._turns = 0
+        self._passed = 0  # callers in a row that passed work which did not fit
         self.waiting_tokens = 0
 
     def __len__(self) -> int:
@@ -77,9 +78,28 @@ class Door(Generic[Item]):
         """
         item = self.peek(is_ready)
         if item is not None:
+            self._passed = 0
             self._turns += self._both_wait()
             self.drop(item)
         return item
+
+    def take_if(
+        self, fits: Callable[[Item], bool], is_ready: Callable[[Item], bool] = lambda _: True
+    ) -> Item | None:
+        """Return the work whose turn it is if it *fits*, else a caller's that does.
+
+        Only so many callers pass work that does not fit, one after the other. Then nothing is
+        taken until there is room for it.
+        """
+        item = self.peek(is_ready)
+        if item is None or fits(item):
+            return self.take(is_ready)
+        caller = self.first(Lane.INTERACTIVE, is_ready)
+        if caller is None or self._passed >= BATCH_SHARE or not fits(caller):
+            return None
+        self._passed += 1
+        self.drop(caller)
+        return caller
 
     def peek(self, is_ready: Callable[[Item], bool] = lambda _: True) -> Item | None:
         """Return what :meth:`take` would, and leave it where it is."""

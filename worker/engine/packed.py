@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from typing import Protocol
 
 from worker.decision.scores import Reading
-from worker.engine.calls import CellsExhausted, Segment
+from worker.engine.calls import CellsExhausted, NativeError, Segment
 from worker.engine.packing import Packing, Part, Room, Step, Tree, next_tree
 from worker.engine.trunks import Found, State
 from worker.engine.work import Work
@@ -54,8 +54,11 @@ class Context(Protocol):
 class Host(Protocol):
     """What packed evaluation asks of whoever runs it."""
 
-    def find(self, work: Work, trunk: Sequence[int]) -> Found | None:
-        """Return a parked trunk that covers a beginning of *trunk*, which is that of *work*."""
+    def find(self, work: Work, trunk: Sequence[int], most_tokens: int) -> Found | None:
+        """Return a parked trunk that covers a beginning of *trunk*, which is that of *work*.
+
+        It has at most *most_tokens*, all of which will be restored.
+        """
         ...
 
     def park(self, trunk: Sequence[int], save: Callable[[], State]) -> None:
@@ -91,17 +94,24 @@ class PackedRun:
         return self._packing.takes(_tree_of(work))
 
     def add(self, work: Work) -> None:
-        """Take work in, from a parked trunk where there is one; :meth:`takes` must have said yes.
+        """Take work in; :meth:`takes` must have said yes.
+
+        It goes on from where it was set aside, else from a parked trunk, else it begins.
 
         Raises:
-            NativeError: llama.cpp does not take the parked trunk; the work is in all the same.
+            NativeError: llama.cpp does not take the saved state. The work is not in, what was
+                there is as it was.
         """
         tree = _tree_of(work)
         self._packing.add(tree)
         self._trees[work] = tree
         self._works[tree] = work
-        if tree.holder is not None:
-            self._resume(work, tree, tree.holder)
+        try:
+            self._resume(work, tree)
+        except NativeError:
+            self.drop(work)
+            self._context.remove(self._spare)
+            raise
 
     def drop(self, work: Work) -> None:
         """Leave work as it is; its sequences are removed."""
@@ -111,12 +121,27 @@ class PackedRun:
             self._context.remove(sequence)
 
     def set_aside(self, work: Work) -> None:
-        """Leave work with its trunk saved in its progress; what was read stays."""
-        tree = self._trees[work]
-        if tree.holder is not None and tree.position:
-            work.progress.position = tree.position
-            work.progress.saved = self._context.save(tree.holder, self._spare)
+        """Leave work with its trunk, or its whole branch, saved in its progress."""
+        kept = self._trees[work].kept
+        if kept is not None:
+            work.progress.saved = self._context.save(kept[0], self._spare)
         self.drop(work)
+
+    def in_the_way(self, work: Work) -> list[Work]:
+        """Return the batch work to set aside so that *work* can be added, the oldest spared.
+
+        Returns:
+            Nothing when there is room already, or when not even all that may pause made enough.
+        """
+        tree = _tree_of(work)
+        chosen = [other for other in self._works if not other.urgent and other.may_pause]
+        if not self._packing.takes(tree, without=chosen):
+            return []
+        for other in list(chosen):
+            fewer = [one for one in chosen if one is not other]
+            if self._packing.takes(tree, without=fewer):
+                chosen = fewer
+        return [self._works[other] for other in chosen]
 
     def step(self) -> list[Work]:
         """Make one call.
@@ -131,31 +156,39 @@ class PackedRun:
         self._packing.done(step)
         for part in step.parts:
             work = self._works[part.tree]
-            work.progress.evaluated_tokens += len(part.span)
+            work.progress.count(len(part.span))
             if part.branch is None:
                 self._park(part.tree, work)
         for part, row in zip((part for part in step.parts if part.reads), rows, strict=True):
             self._read(part, row)
+        for part in step.parts:
+            kept = part.tree.kept
+            self._works[part.tree].progress.position = kept[1] if kept else 0
         left = [work for tree, work in self._works.items() if tree.is_done]
         for work in left:
             self.drop(work)
         return left
 
-    def _resume(self, work: Work, tree: Tree, holder: int) -> None:
+    def _resume(self, work: Work, tree: Tree) -> None:
         """Go on from where the work was set aside, or from a parked trunk."""
-        progress = work.progress
+        progress, holder = work.progress, tree.holder
         if progress.saved is not None:
-            self._context.restore(progress.saved, holder, self._spare)
-            tree.position = progress.position
-            progress.forget_state()
+            if holder is None:
+                sequence = self._packing.reopen(tree, progress.position)
+            else:
+                sequence, tree.position = holder, progress.position
+            self._context.restore(progress.saved, sequence, self._spare)
+            progress.saved = None
             return
-        found = self._host.find(work, _trunk(work))
-        if found is None:
-            return
-        self._context.restore(found.parked.state, holder, self._spare)
-        if found.usable_tokens < found.parked.tokens:
-            self._context.cut(found.usable_tokens, holder)
-        tree.position = found.usable_tokens
+        found = None
+        if holder is not None:
+            found = self._host.find(work, _trunk(work), self._packing.free_cells)
+            if found is not None:
+                self._context.restore(found.parked.state, holder, self._spare)
+                if found.usable_tokens < found.parked.tokens:
+                    self._context.cut(found.usable_tokens, holder)
+                tree.position = found.usable_tokens
+        progress.position = tree.position
 
     def _decode(self) -> tuple[Step, list[int]]:
         """Make the next call, a smaller one when the cells are exhausted."""

@@ -6,15 +6,15 @@ from typing import TYPE_CHECKING
 from worker import metrics
 from worker.engine.calls import Aborted, NativeError
 from worker.engine.context_thread import ContextThread
-from worker.engine.llama import Model
 from worker.engine.options import ModelOptions
 from worker.engine.packed import PackedRun
 from worker.engine.packing import Room
 from worker.engine.work import GivenUp, Work
 from worker.errors import DecodeFailed, EngineFailed, WorkerError
-from worker.ports import Lane, Reply
+from worker.ports import Reply
 
-if TYPE_CHECKING:
+if TYPE_CHECKING:  # so that this thread can be tried without llama.cpp
+    from worker.engine.llama import Model
     from worker.engine.pool import Pool
 
 
@@ -25,7 +25,7 @@ class PackedThread(ContextThread):
     cannot be evaluated fails by itself.
     """
 
-    def __init__(self, pool: "Pool", model: Model, options: ModelOptions, number: int) -> None:
+    def __init__(self, pool: "Pool", model: "Model", options: ModelOptions, number: int) -> None:
         super().__init__(pool, model, options, number)
         self._run: PackedRun | None = None
         self._held: dict[Work, None] = {}  # everything that waits for this thread's answer
@@ -95,7 +95,13 @@ class PackedThread(ContextThread):
     def _add(self, work: Work) -> None:
         self._held[work] = None
         work.begin()
-        self._running().add(work)
+        run = self._running()
+        try:
+            run.add(work)
+        except NativeError as error:  # its saved state is at fault, nothing else
+            self.note_refusal(error)
+            self.distrust([work])
+            run.add(work)
 
     def _turn(self) -> None:
         """Make one call."""
@@ -130,13 +136,13 @@ class PackedThread(ContextThread):
             self._running().add(work)
 
     def _make_room(self, run: PackedRun) -> None:
-        """Set batch work aside, the youngest first, until an interactive request fits in."""
-        while (waiting := self._pool.waits_urgently()) is not None and not run.takes(waiting):
-            batch = [work for work in run.works if work.lane is Lane.BATCH]
-            if not batch or batch[-1] is self._alone:
-                return
-            run.set_aside(batch[-1])
-            self._set_aside(batch[-1])
+        """Set batch work aside for an interactive request that does not fit in beside it."""
+        waiting = self._pool.waits_urgently()
+        if waiting is None or self._alone is not None:
+            return
+        for work in run.in_the_way(waiting):
+            run.set_aside(work)
+            self._set_aside(work)
 
     def _set_aside(self, work: Work) -> None:
         del self._held[work]

@@ -7,10 +7,13 @@ several sequences, all branches join later.
 """
 
 from collections import deque
-from collections.abc import Container, Sequence
+from collections.abc import Collection, Container, Sequence
 from dataclasses import dataclass, field
 
 from worker.engine.plan import Plan, Span
+
+PATIENCE_CALLS = 3
+"""So many calls in a row may pass over the tree that came first; then it goes before all others."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +69,7 @@ class Tree:
         open: branches that have one.
         position: trunk tokens that are decoded.
         holder: the sequence that holds the trunk.
+        moved: whether it has come further, in a way that lasts, since it was added.
     """
 
     trunk_tokens: int
@@ -74,6 +78,28 @@ class Tree:
     open: list[Branch] = field(default_factory=list)
     position: int = 0
     holder: int | None = None
+    moved: bool = False
+
+    @property
+    def begun(self) -> Branch | None:
+        """The branch that is decoded in part: branches are decoded in order, so there is one."""
+        return next((branch for branch in self.open if branch.position > branch.start), None)
+
+    @property
+    def kept(self) -> tuple[int, int] | None:
+        """The sequence to save when it is set aside, and its tokens; None when there is none."""
+        if self.holder is not None:
+            return (self.holder, self.position) if self.position else None
+        return (self.begun.sequence, self.begun.position) if self.begun else None
+
+    @property
+    def may_pause(self) -> bool:
+        """Whether it can be set aside without a loss, and has come further since it was added.
+
+        A branch that was forked from a trunk is decoded to its end, as in exact evaluation: it is
+        short, and saving it would save the trunk once more.
+        """
+        return self.moved and (self.holder is None or self.begun is None)
 
     @property
     def longest_tokens(self) -> int:
@@ -156,18 +182,32 @@ class Packing:
     def __init__(self, room: Room) -> None:
         self._room = room
         self._free = list(reversed(range(room.sequences)))
-        self._trees: list[Tree] = []
+        self._trees: list[Tree] = []  # in order of arrival
         self._cells = 0  # of all trunks and all open branches
+        self._passed_over = 0  # calls in a row in which the first tree got no tokens
 
-    def takes(self, tree: Tree) -> bool:
-        """Return whether there is room for another tree."""
+    @property
+    def free_cells(self) -> int:
+        """Cells that hold no token now; some of them are counted on."""
+        decoded = sum(
+            tree.position + sum(branch.position - branch.start for branch in tree.open)
+            for tree in self._trees
+        )
+        return self._room.cells - decoded
+
+    def takes(self, tree: Tree, without: Collection[Tree] = ()) -> bool:
+        """Return whether there is room for another tree, once those in *without* have left."""
+        trees = [other for other in self._trees if other not in without]
+        if self._passed_over > PATIENCE_CALLS and self._trees[0] in trees:
+            return False  # it went first and found no room: who comes now would take that, too
         needed = 2 if tree.trunk_tokens else 1
-        if len(self._free) < needed:
+        if len(self._free) + sum(map(_sequences, without)) < needed:
             return False
-        if self._cells + tree.trunk_tokens + tree.longest_tokens > self._room.cells:
+        cells = self._cells - sum(map(_cells, without))
+        if cells + tree.trunk_tokens + tree.longest_tokens > self._room.cells:
             return False
         # With every branch closed, the longest one of any tree must find room beside all trunks.
-        trees = [*self._trees, tree]
+        trees.append(tree)
         trunks = sum(other.trunk_tokens for other in trees)
         return trunks + max(other.longest_tokens for other in trees) <= self._room.cells
 
@@ -178,8 +218,21 @@ class Packing:
             self._cells += tree.trunk_tokens
         self._trees.append(tree)
 
+    def reopen(self, tree: Tree, position: int) -> int:
+        """Open the first branch of a tree that shares no trunk; return its sequence.
+
+        Args:
+            tree: just added.
+            position: up to where the sequence will be restored.
+        """
+        branch = self._open_next(tree)
+        branch.position = position
+        return branch.sequence
+
     def remove(self, tree: Tree) -> list[int]:
         """Take a tree out, done or not; return the sequences to be removed."""
+        if tree is self._trees[0]:
+            self._passed_over = 0
         self._trees.remove(tree)
         sequences = [self.close(tree, branch) for branch in list(tree.open)]
         if tree.holder is not None:
@@ -191,17 +244,23 @@ class Packing:
 
     def close(self, tree: Tree, branch: Branch) -> int:
         """Close a branch; return the sequence to be removed."""
+        tree.moved = True
         tree.open.remove(branch)
         self._free.append(branch.sequence)
         self._cells -= len(branch)
         return branch.sequence
 
     def step(self, tokens: int) -> Step:
-        """Return the next call, of at most so many *tokens*; urgent trees come first."""
+        """Return the next call, of at most so many *tokens*.
+
+        Urgent trees come first, unless they have filled so many calls that the oldest tree is
+        due.
+        """
+        due = self._trees[0] if self._passed_over >= PATIENCE_CALLS else None
         forks: list[tuple[int, int]] = []
         parts: list[Part] = []
         left = min(tokens, self._room.call_tokens)
-        for tree in sorted(self._trees, key=lambda tree: not tree.urgent):
+        for tree in sorted(self._trees, key=lambda tree: not (tree is due or tree.urgent)):
             for part in self._grow(tree, left, forks):
                 parts.append(part)
                 left -= len(part.span)
@@ -211,11 +270,15 @@ class Packing:
 
     def done(self, step: Step) -> None:
         """Note that a call was made."""
+        is_served = any(part.tree is self._trees[0] for part in step.parts)
+        self._passed_over = 0 if is_served else self._passed_over + 1
         for part in step.parts:
             if part.branch is None:
                 part.tree.position = part.span.stop
             else:
                 part.branch.position = part.span.stop
+            if part.branch is None or part.tree.holder is None:
+                part.tree.moved = True
 
     def _grow(self, tree: Tree, most: int, forks: list[tuple[int, int]]) -> list[Part]:
         """Return up to *most* tokens of a tree, its trunk first."""
@@ -242,13 +305,26 @@ class Packing:
         """Give sequences to as many branches as have tokens among the next *most*."""
         most -= sum(branch.stop - branch.position for branch in tree.open)
         while tree.waiting and most > 0 and self._free:
-            branch = tree.waiting[0]
-            if self._cells + len(branch) > self._room.cells:
+            if self._cells + len(tree.waiting[0]) > self._room.cells:
                 return
-            tree.waiting.popleft()
-            tree.open.append(branch)
-            branch.sequence = self._free.pop()
-            self._cells += len(branch)
+            branch = self._open_next(tree)
             if tree.holder is not None and tree.position:
                 forks.append((tree.holder, branch.sequence))
             most -= len(branch)
+
+    def _open_next(self, tree: Tree) -> Branch:
+        branch = tree.waiting.popleft()
+        tree.open.append(branch)
+        branch.sequence = self._free.pop()
+        self._cells += len(branch)
+        return branch
+
+
+def _sequences(tree: Tree) -> int:
+    """Return how many sequences a tree has."""
+    return len(tree.open) + (tree.holder is not None)
+
+
+def _cells(tree: Tree) -> int:
+    """Return how many cells a tree counts on."""
+    return tree.trunk_tokens + sum(map(len, tree.open))

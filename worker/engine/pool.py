@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from worker import metrics
 from worker.engine.branches import Branches
@@ -13,7 +14,6 @@ from worker.engine.context_thread import ContextThread
 from worker.engine.door import Door
 from worker.engine.exact_thread import ExactThread
 from worker.engine.forecast import Throughput
-from worker.engine.llama import Model
 from worker.engine.options import Batching, ModelOptions
 from worker.engine.packed_thread import PackedThread
 from worker.engine.plan import CHUNK_TOKENS, Plan, plan
@@ -22,6 +22,9 @@ from worker.engine.trunks import Found, State, Trunks
 from worker.engine.work import Offer, Work
 from worker.errors import Backlogged, CannotRun, DeadlinePassed, EngineFailed, Rejected
 from worker.ports import Evaluation, Lane, Reply
+
+if TYPE_CHECKING:  # so that the pool can be tried without llama.cpp
+    from worker.engine.llama import Model
 
 MAX_CHARACTERS = 1 << 20
 STACK_BYTES_PER_CHARACTER = 512  # measured: 260
@@ -53,7 +56,7 @@ class Pool:
 
     def __init__(
         self,
-        model: Model,
+        model: "Model",
         options: ModelOptions,
         *,
         contexts: int,
@@ -216,21 +219,12 @@ class Pool:
             self._changed.notify_all()
 
     def take_if(self, thread: ContextThread, fits: Callable[[Work], bool]) -> Work | None:
-        """Return the work whose turn it is if it *fits*, else a caller's that does; do not wait."""
+        """Return work that *fits*, as its turn comes; do not wait."""
         with self._changed:
-            if self._closing:
-                return None
-            work = self._door.peek(self._is_ready)
-            if work is not None and fits(work):
-                self._door.take(self._is_ready)
+            work = None if self._closing else self._door.take_if(fits, self._is_ready)
+            if work is not None:
                 self._hand_out(work, thread)
-                return work
-            work = self._door.first(Lane.INTERACTIVE, self._is_ready)
-            if work is not None and fits(work):
-                self._door.drop(work)
-                self._hand_out(work, thread)
-                return work
-            return None
+            return work
 
     def waits_urgently(self) -> Work | None:
         """Return the caller's work that is next in its lane, if there is any."""
@@ -268,10 +262,10 @@ class Pool:
             busy = len({turn.thread for turn in self._running.values()} | self._joined)
         return max(1, self._threads_in_all // max(1, busy))
 
-    def find(self, trunk: Sequence[int]) -> Found | None:
-        """Return a parked trunk that covers a beginning of *trunk*."""
+    def find(self, trunk: Sequence[int], most_tokens: int | None = None) -> Found | None:
+        """Return a parked trunk, of at most *most_tokens*, that covers a beginning of *trunk*."""
         with self._changed:
-            found = self._trunks.find(trunk)
+            found = self._trunks.find(trunk, most_tokens)
         if self._spill is not None and (found is None or found.usable_tokens < len(trunk)):
             spilled = self._spill.find(trunk)
             if spilled and (found is None or spilled.usable_tokens > found.usable_tokens):

@@ -66,13 +66,20 @@ class Trunks:
     def __len__(self) -> int:
         return len(self._parked)
 
-    def find(self, trunk: Sequence[int]) -> Found | None:
-        """Return the parked trunk that covers most of *trunk*, and count it as used."""
+    def find(self, trunk: Sequence[int], most_tokens: int | None = None) -> Found | None:
+        """Return the parked trunk that covers most of *trunk*, and count it as used.
+
+        Args:
+            trunk: the new one.
+            most_tokens: that the parked one may have: before it is cut, all of it is restored.
+        """
         key = trunk_key(trunk)
         for border in reversed(borders(len(trunk))):
             for owner in reversed(self._prefixes.get(_prefix(key, border), ())):
-                self._parked.move_to_end(owner)
-                return Found(self._parked[owner], border)
+                parked = self._parked[owner]
+                if most_tokens is None or parked.tokens <= most_tokens:
+                    self._parked.move_to_end(owner)
+                    return Found(parked, border)
         return None
 
     def items(self) -> list[tuple[list[int], State]]:

@@ -59,8 +59,16 @@ class Work:
 
     @property
     def left_tokens(self) -> int:
-        """Tokens that are still to be decoded."""
-        return max(0, self.plan.evaluated_tokens - self.progress.evaluated_tokens)
+        """Tokens that are still to be decoded, however many were before."""
+        read, trunk_tokens = self.progress.readings, self.plan.trunk_tokens
+        whole = [len(self.prompts[index]) for index in self.plan.whole if index not in read]
+        own = [
+            len(self.prompts[index]) - trunk_tokens
+            for index in self.plan.forked
+            if index not in read
+        ]
+        left = sum(whole) + sum(own) + (trunk_tokens if own else 0)
+        return max(0, left - self.progress.position)
 
     def is_useless(self) -> bool:
         """Return whether nobody can use the answer any more."""

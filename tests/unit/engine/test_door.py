@@ -139,6 +139,46 @@ def test_work_that_was_begun_goes_in_front() -> None:
     assert 0 == door.waiting_tokens
 
 
+def test_what_does_not_fit_is_passed_by_callers_who_do() -> None:
+    """A caller need not wait for room that a document needs; the document keeps its place."""
+    door = open_door()
+    document, caller = put(door, "document", BATCH), put(door, "caller", INTERACTIVE)
+    put(door, "batch", BATCH)
+
+    assert caller is door.take_if(lambda work: work is caller)
+    assert door.take_if(lambda work: work is not document) is None
+    assert document is door.take_if(lambda _: True)
+
+
+def test_callers_do_not_pass_for_ever() -> None:
+    """Once four callers in a row have passed a ticket whose turn it is, it is waited for."""
+    door = open_door()
+    put(door, "document", BATCH)
+    for number in range(20):
+        put(door, f"caller {number}", INTERACTIVE)
+
+    def take_all_that_fit() -> int:
+        count = 0
+        while door.take_if(lambda work: work.name != "document"):
+            count += 1
+        return count
+
+    assert BATCH_SHARE - 1 + BATCH_SHARE == take_all_that_fit()
+    assert "document" == take(door)
+    put(door, "document", BATCH)
+    assert BATCH_SHARE - 1 + BATCH_SHARE == take_all_that_fit()
+
+
+def test_a_caller_who_does_not_fit_is_waited_for() -> None:
+    """Nothing is taken in front of a caller whose turn it is."""
+    door = open_door()
+    caller = put(door, "caller", INTERACTIVE)
+    put(door, "batch", BATCH)
+
+    assert door.take_if(lambda work: work is not caller) is None
+    assert open_door().take_if(lambda _: True) is None
+
+
 def test_a_lane_says_whether_anything_waits_in_it() -> None:
     """A long trunk is parked only for a caller who is there."""
     door = open_door()

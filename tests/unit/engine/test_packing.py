@@ -7,7 +7,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from worker.engine.packing import Branch, Packing, Room, Step, Tree, next_tree
+from worker.engine.packing import PATIENCE_CALLS, Branch, Packing, Room, Step, Tree, next_tree
 from worker.engine.plan import Plan, plan
 
 Token = tuple[int, int | None, int]
@@ -89,7 +89,9 @@ def evaluate(room: Room, trees: list[Tree], refusals: deque[bool]) -> Memory:
     return memory
 
 
-shapes = st.tuples(st.integers(0, 90), st.lists(st.integers(1, 40), min_size=1, max_size=9))
+shapes = st.tuples(
+    st.integers(0, 90), st.lists(st.integers(1, 40), min_size=1, max_size=9), st.booleans()
+)
 
 
 @given(
@@ -100,10 +102,10 @@ shapes = st.tuples(st.integers(0, 90), st.lists(st.integers(1, 40), min_size=1, 
     shared_tokens=st.booleans(),
     refusals=st.lists(st.booleans(), max_size=20),
 )
-@example([(60, [5] * 9)], 1000, 3, 0, True, [])
-@example([(60, [5] * 9), (0, [3])], 64, 4, 5, False, [True, True])
+@example([(60, [5] * 9, False)], 1000, 3, 0, True, [])
+@example([(60, [5] * 9, True), (0, [3], False)], 64, 4, 5, False, [True, True])
 def test_every_branch_is_read_once_after_its_whole_prompt(
-    shapes: list[tuple[int, list[int]]],
+    shapes: list[tuple[int, list[int], bool]],
     call_tokens: int,
     sequences: int,
     spare_cells: int,
@@ -111,13 +113,13 @@ def test_every_branch_is_read_once_after_its_whole_prompt(
     refusals: list[bool],
 ) -> None:
     """Whatever shares a call, each branch sees its trunk and its own tokens, within all bounds."""
-    cells = max(trunk + max(own) for trunk, own in shapes) + spare_cells
+    cells = max(trunk + max(own) for trunk, own, _ in shapes) + spare_cells
     room = Room(call_tokens, sequences, cells, shared_tokens)
-    trees = [make_tree(trunk, *own) for trunk, own in shapes]
+    trees = [make_tree(trunk, *own, urgent=urgent) for trunk, own, urgent in shapes]
 
     memory = evaluate(room, trees, deque(refusals))
 
-    expected = [(n, i) for n, (_, own) in enumerate(shapes) for i in range(len(own))]
+    expected = [(n, i) for n, (_, own, _) in enumerate(shapes) for i in range(len(own))]
     assert expected == sorted(memory.read)
 
 
@@ -220,6 +222,89 @@ def test_a_removed_tree_leaves_nothing() -> None:
 
     assert room.sequences == len(packing.remove(tree))
     assert packing.takes(make_tree(30, 20))
+
+
+def make_call(packing: Packing, tokens: int = 1000) -> list[Tree]:
+    """Make a call; return whose tokens were in it, with what was read closed."""
+    step = packing.step(tokens)
+    packing.done(step)
+    for part in step.parts:
+        if part.branch is not None and part.reads:
+            packing.close(part.tree, part.branch)
+    return [part.tree for part in step.parts]
+
+
+def test_callers_who_fill_every_call_leave_one_in_four() -> None:
+    """Batch work gets a call when so many in a row were filled without it."""
+    packing = Packing(Room(call_tokens=50, sequences=16, cells=5000))
+    batch = make_tree(400, 10)
+    packing.add(batch)
+    for _ in range(4):
+        packing.add(make_tree(900, 10, urgent=True))
+
+    calls = [make_call(packing) for _ in range(8)]
+
+    assert [3, 7] == [number for number, trees in enumerate(calls) if trees[0] is batch]
+    assert 100 == batch.position
+    assert 3 == PATIENCE_CALLS
+
+
+def test_nobody_is_let_in_while_the_first_finds_no_room() -> None:
+    """When the oldest tree's branch gets no cells, though due, no other may take what is freed."""
+    packing = Packing(Room(call_tokens=100, sequences=16, cells=300))
+    patient, large = make_tree(50, 150), make_tree(10, 120, 120, urgent=True)
+    packing.add(patient)
+    assert [patient] == make_call(packing, 50)
+    packing.add(large)
+    small = make_tree(2, 5, urgent=True)
+    taken = []
+    for _ in range(5):
+        taken.append(packing.takes(small))
+        assert [large] == list({id(tree): tree for tree in make_call(packing, 20)}.values())
+
+    assert [True, True, True, True, False] == taken
+    assert packing.takes(small, without=[patient])
+    packing.remove(patient)
+    assert packing.takes(small)
+
+
+def test_only_what_loses_nothing_may_be_set_aside() -> None:
+    """A forked branch is decoded to its end first; a trunk or a whole branch can be saved."""
+    packing = Packing(Room(call_tokens=40, sequences=16, cells=1000))
+    forked, whole = make_tree(50, 60), make_tree(0, 60)
+    packing.add(forked)
+    seen = []
+    for _ in range(3):
+        seen.append((forked.may_pause, forked.kept))
+        make_call(packing)
+    seen.append((forked.may_pause, forked.kept))
+    packing.remove(forked)
+    packing.add(whole)
+    seen.append((whole.may_pause, whole.kept))
+    make_call(packing)
+    seen.append((whole.may_pause, whole.kept))
+
+    holder = seen[1][1][0]
+    assert [(False, None), (True, (holder, 40)), (False, (holder, 50)), (True, (holder, 50))] == (
+        seen[:4]
+    )
+    assert [(False, None), (True, (whole.open[0].sequence, 40))] == seen[4:]
+
+
+def test_a_whole_branch_goes_on_where_it_was() -> None:
+    """A branch that was set aside is open from the start, up to where it was decoded."""
+    packing = Packing(Room(call_tokens=40, sequences=2, cells=100))
+    tree = make_tree(0, 60, 10)
+    packing.add(tree)
+    sequence = packing.reopen(tree, 45)
+
+    assert 100 - 45 == packing.free_cells
+    first, second = packing.step(40).parts
+    assert (range(45, 60), (sequence,)) == (
+        range(first.span.start, first.span.stop),
+        first.sequences,
+    )
+    assert 10 == len(second.span)
 
 
 # --- what comes next of a ticket ------------------------------------------------------------------

@@ -3,7 +3,7 @@
 import ctypes
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import ExitStack
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import llama_cpp.llama_cpp as native
 import numpy as np
@@ -13,10 +13,12 @@ from worker.engine.calls import Aborted, CellsExhausted, NativeError, Segment
 from worker.engine.exact import FORK, TRUNK
 from worker.engine.llama.backend import Handle, native_log
 from worker.engine.llama.batch import Batch
-from worker.engine.llama.model import Model
 from worker.engine.options import FlashAttention, KvType, ModelOptions
 from worker.engine.trunks import State
 from worker.errors import CannotRun
+
+if TYPE_CHECKING:  # it makes contexts, and so imports this module
+    from worker.engine.llama.model import Model
 
 _NO_CELLS, _ABORTED = 1, 2  # what llama_decode returns
 
@@ -38,14 +40,15 @@ class Context(Handle):
     Args:
         model: whose weights to use; must outlive the context.
         options: sizes, threads and types.
-        abort: asked by llama.cpp many times within a call; True gives the call up.
+        abort: asked by llama.cpp many times within a call; True gives the call up. Only the CPU
+            backend asks: what is computed on a GPU ends with its call.
 
     Raises:
         CannotRun: llama.cpp cannot make the context; most often memory.
     """
 
     def __init__(
-        self, model: Model, options: ModelOptions, abort: Callable[[], bool] = lambda: False
+        self, model: "Model", options: ModelOptions, abort: Callable[[], bool] = lambda: False
     ) -> None:
         self.cells = options.context_tokens
         self._vocabulary_size = model.vocabulary_size

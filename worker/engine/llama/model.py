@@ -12,6 +12,7 @@ import llama_cpp.llama_cpp as native
 from worker.decision.text import PromptText
 from worker.engine.calls import NativeError
 from worker.engine.llama.backend import Handle, native_log, start_backend
+from worker.engine.llama.context import Context
 from worker.engine.options import ModelOptions
 from worker.engine.tokenizer import ControlToken, Tokenizer
 from worker.errors import CannotRun
@@ -74,6 +75,14 @@ class Model(Handle):
     def close(self) -> None:
         """Free the weights."""
         native.llama_model_free(self.handle)
+
+    def make_context(self, options: ModelOptions, abort: Callable[[], bool]) -> Context:
+        """Make a context, which must be closed before the model; see :class:`Context`.
+
+        Raises:
+            CannotRun: llama.cpp cannot.
+        """
+        return Context(self, options, abort)
 
     @property
     def architecture(self) -> str:
