@@ -1,9 +1,18 @@
-"""The sample tickets of a support desk: 24 states, four questions about each."""
+"""A support desk: its question set, 24 sample tickets, 212 short ones with the right answers."""
 
 import json
 from dataclasses import dataclass
-from importlib import resources
+from pathlib import Path
 from typing import Any
+
+import yaml
+
+_HERE = Path(__file__).parent
+SUPPORT_DESK = _HERE / "support_desk.yaml"
+"""The question set."""
+
+LABELLED_CASES = _HERE / "labelled_cases.jsonl"
+"""States in five languages with the answers that a careful clerk would give."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,9 +30,8 @@ class SampleDesk:
 
 def sample_desk() -> SampleDesk:
     """Read the sample tickets from the package."""
-    text = (resources.files("worker.local") / "sample_tickets.json").read_text("utf-8")
-    data = json.loads(text)
-    questions = data["questions"]
+    data = json.loads((_HERE / "sample_tickets.json").read_text("utf-8"))
+    questions = yaml.safe_load(SUPPORT_DESK.read_text("utf-8"))["questions"]
     return SampleDesk(
         questions, tuple({**ticket, "questions": questions} for ticket in data["tickets"])
     )
