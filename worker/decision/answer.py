@@ -9,7 +9,7 @@ from worker.decision.policy import Verdict
 from worker.decision.question import Choice, Noul, Question, Text
 from worker.decision.scores import Scores
 
-BEYOND_SYSTEM_ONE = frozenset({"verdict", "label_mass", "top_is_label"})
+BEYOND_SYSTEM_ONE = frozenset({"verdict", "label_mass", "top_is_label", "window"})
 """Fields of an outcome's answer that a System One answer does not have."""
 
 
@@ -19,6 +19,7 @@ class _Answer(BaseModel):
     verdict: Verdict
     label_mass: float
     top_is_label: bool
+    window: int | None = None
 
 
 class ChoiceAnswer(_Answer):
@@ -54,7 +55,12 @@ def make_answer(question: Question, scores: Scores, verdict: Verdict) -> Answer:
     """Word *scores* as the answer to *question*."""
     keys = [option.key for option in question.options()]
     by_key = dict(zip(keys, scores.probabilities, strict=True))
-    signs = _Answer(verdict=verdict, label_mass=scores.label_mass, top_is_label=scores.top_is_label)
+    signs = _Answer(
+        verdict=verdict,
+        label_mass=scores.label_mass,
+        top_is_label=scores.top_is_label,
+        window=scores.window,
+    )
     if isinstance(question, Noul):
         return NoulAnswer(noul=by_key["true"], **dict(signs))
     if isinstance(question, Choice):

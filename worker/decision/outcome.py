@@ -7,9 +7,11 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from worker.decision.answer import Answer
 from worker.decision.canonical import canonical_sha256
+from worker.decision.overflow import Aggregation, NoulAggregation, Overflow
 from worker.decision.policy import Disposition
 from worker.decision.question import Question
 from worker.decision.ticket import Ticket
+from worker.decision.windows import VERSION
 from worker.errors import Rejected
 
 FORBIDDEN = "\ufffe\uffff"
@@ -93,6 +95,28 @@ class PolicyProvenance(_Part):
     sha256: str
 
 
+class WindowsProvenance(_Part):
+    """How a state that was too long for one prompt was read.
+
+    Attributes:
+        version: of the rules that windows are cut by.
+        count: how many windows there were.
+        window_tokens: the longest prompt, question included.
+        question_tokens: of those kept for a question.
+        overlap_tokens: the most that a window repeats of the one before.
+        aggregation: how answers to choices and scores came of those of the windows.
+        noul_aggregation: how those to nouls did.
+    """
+
+    version: int
+    count: int
+    window_tokens: int
+    question_tokens: int
+    overlap_tokens: int
+    aggregation: Aggregation
+    noul_aggregation: NoulAggregation
+
+
 class Provenance(_Part):
     """Everything that went into an answer, except the ticket."""
 
@@ -105,11 +129,25 @@ class Provenance(_Part):
     question_set: QuestionSetProvenance | None = None
     questions_sha256: str | None = None
     policy: PolicyProvenance | None = None
+    windows: WindowsProvenance | None = None
 
     def in_orders(self, orders: int | None) -> "Provenance":
         """Return the same with options shown in that many orders."""
         prompt = self.prompt.model_copy(update={"orders": orders})
         return self.model_copy(update={"prompt": prompt})
+
+    def in_windows(self, overflow: Overflow, count: int) -> "Provenance":
+        """Return the same with the state read in that many windows."""
+        windows = WindowsProvenance(
+            version=VERSION,
+            count=count,
+            window_tokens=overflow.window_tokens,
+            question_tokens=overflow.question_tokens,
+            overlap_tokens=overflow.overlap_tokens,
+            aggregation=overflow.aggregation,
+            noul_aggregation=overflow.noul_aggregation,
+        )
+        return self.model_copy(update={"windows": windows})
 
 
 class Usage(_Part):
@@ -191,7 +229,7 @@ def outcome_id(*, ticket_id: str, state: Any, questions: str, provenance: Proven
         ticket_id: the ticket's.
         state: the ticket's state.
         questions: the hash of the ticket's questions.
-        provenance: whose hashes of model, prompt and policy count.
+        provenance: whose hashes of model, prompt and policy count, and how the state was read.
 
     Returns:
         The first 32 hex digits of the SHA-256 over ticket id and hashes.
@@ -204,6 +242,8 @@ def outcome_id(*, ticket_id: str, state: Any, questions: str, provenance: Proven
         provenance.prompt.identity,
         provenance.policy.sha256 if provenance.policy else "",
     ]
+    if provenance.windows is not None:
+        parts.append(canonical_sha256(provenance.windows.model_dump()))
     return canonical_sha256(parts)[:32]
 
 

@@ -31,11 +31,14 @@ class Scores:
         label_mass: share of the model's whole distribution that fell on the labels, 0 to 1.
         top_is_label: whether the likeliest token of the whole vocabulary was a label, in every
             view. Where it was not, the model would have said something else.
+        window: the one window of a long state whose scores these are, counted from 0; None: they
+            come of the whole state, or of all its windows.
     """
 
     probabilities: tuple[float, ...]
     label_mass: float
     top_is_label: bool = True
+    window: int | None = None
 
     @property
     def best(self) -> int:

@@ -10,6 +10,7 @@ BEYOND = {
     "verdict": {"disposition": "review", "reasons": ["no_policy"], "threshold": None},
     "label_mass": 0.9,
     "top_is_label": True,
+    "window": None,
 }
 
 

@@ -25,6 +25,7 @@ from worker.decision.outcome import (
     questions_sha256,
     rejection,
 )
+from worker.decision.overflow import Overflow
 from worker.decision.question import Question
 from worker.errors import Rejected
 
@@ -188,6 +189,37 @@ def test_the_id_is_that_of_the_documented_parts() -> None:
 def test_any_other_part_has_another_id(changed: dict[str, Any]) -> None:
     """Another ticket, state, order, question, model or prompt is another outcome."""
     assert outcome_id(**PARTS) != outcome_id(**PARTS | changed)
+
+
+def test_another_way_to_read_a_long_state_has_another_id() -> None:
+    """Windows of another size or overlap, put together in another way, are other answers."""
+    ways: list[dict[str, Any]] = [
+        {},
+        {"window_tokens": 8192},
+        {"question_tokens": 512},
+        {"overlap_tokens": 0},
+        {"aggregation": "max"},
+        {"noul_aggregation": "noisy_or"},
+    ]
+    read = [make_provenance().in_windows(Overflow(**way), 3) for way in ways]
+    ids = [outcome_id(**PARTS | {"provenance": one}) for one in (make_provenance(), *read)]
+
+    assert len(set(ids)) == len(ids)
+
+
+def test_an_outcome_tells_how_a_long_state_was_read() -> None:
+    """What is needed to cut the same windows again, and to put their answers together."""
+    provenance = make_provenance().in_windows(Overflow(aggregation="max"), 3)
+
+    assert {
+        "version": 1,
+        "count": 3,
+        "window_tokens": 4096,
+        "question_tokens": 1024,
+        "overlap_tokens": 512,
+        "aggregation": "max",
+        "noul_aggregation": "max",
+    } == make_outcome(provenance=provenance).as_dict()["provenance"]["windows"]
 
 
 def test_what_does_not_matter_to_the_answer_does_not_change_the_id() -> None:
