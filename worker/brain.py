@@ -259,6 +259,7 @@ def _provenance(
             libraries_sha256=build.libraries_sha256,
             kv_type=settings.kv_type,
             flash_attention=settings.flash_attention,
+            ubatch_tokens=settings.ubatch_tokens,
         ),
         image_digest=settings.image_digest,
         hardware=hardware(build.gpus if settings.gpu_layers else ()),

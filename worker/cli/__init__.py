@@ -16,6 +16,7 @@ from worker.cli.demo import demo
 from worker.cli.doctor import doctor
 from worker.cli.manifest import manifest
 from worker.cli.redrive import redrive
+from worker.cli.replay import replay
 from worker.cli.run import run, serve
 from worker.cli.sample_model import sample_model
 from worker.cli.sets import sets
@@ -54,6 +55,7 @@ for _command in (
     manifest,
     sets,
     check,
+    replay,
     sample_model,
 ):
     commands.add_command(_command)

@@ -3,17 +3,16 @@
 import asyncio
 import json
 import sys
-from pathlib import Path
 from typing import Any
 
 import click
 from rich.console import Console
 
 from worker.brain import open_brain
+from worker.cli.given import STANDARD_INPUT, parse_text, read_state, read_text
 from worker.cli.options import SettingsCommand, read_settings
 from worker.cli.tables import answer_table
 from worker.decision.outcome import Outcome
-from worker.decision.strict_json import parse_json
 from worker.decision.ticket import Ticket, parse_ticket
 from worker.errors import Rejected, UsageError
 from worker.ports import Lane
@@ -54,7 +53,7 @@ def ask(
       decision-worker ask --model sample --state 'My card was charged twice!' \\
         --choice 'team=Who handles this?:billing|tech|none' --noul 'refund=Is a refund wanted?'
     """  # noqa: D301 - click reads the backspace
-    if state == "-" and questions == "-":
+    if state == questions == STANDARD_INPUT:
         raise UsageError("--state and --questions cannot both read standard input")
     asked = _from_file(questions) if questions else {}
     for text in choice:
@@ -63,7 +62,7 @@ def ask(
         _add(asked, _score(text))
     for text in noul:
         _add(asked, _noul(text))
-    ticket = _ticket(_state(state), asked, questions)
+    ticket = _ticket(read_state(state), asked, questions)
     settings = read_settings(flags, usual_log_level="warning")
     outcome = asyncio.run(_answer(settings, ticket))
     if as_json or not sys.stdout.isatty():
@@ -91,45 +90,11 @@ def _ticket(state: Any, asked: dict[str, Any], source: str | None) -> Ticket:
         raise UsageError(f"{source}: {fault}" if source else str(fault)) from None
 
 
-def _state(argument: str) -> Any:
-    if argument == "-":
-        return _standard_input()
-    if not argument.startswith("@"):
-        return argument
-    path = Path(argument[1:])
-    text = _read(path)
-    return _parse(text, str(path)) if path.suffix == ".json" else text
-
-
 def _from_file(name: str) -> dict[str, Any]:
-    text = _standard_input() if name == "-" else _read(Path(name))
-    tree = _parse(text, name)
+    tree = parse_text(read_text(name), name)
     if not isinstance(tree, dict):
         raise UsageError(f"{name}: questions must be a JSON object of questions by id")
     return tree
-
-
-def _standard_input() -> str:
-    try:
-        return sys.stdin.buffer.read().decode("utf-8")
-    except UnicodeDecodeError as error:
-        raise UsageError(f"standard input: not UTF-8 at byte {error.start}") from error
-
-
-def _read(path: Path) -> str:
-    try:
-        return path.read_text("utf-8")
-    except OSError as error:
-        raise UsageError(f"{path}: {error.strerror}") from error
-    except UnicodeDecodeError as error:
-        raise UsageError(f"{path}: not UTF-8 at byte {error.start}") from error
-
-
-def _parse(text: str, source: str) -> Any:
-    try:
-        return parse_json(text)
-    except Rejected as fault:
-        raise UsageError(f"{source}: {fault}") from None
 
 
 def _add(asked: dict[str, Any], question: tuple[str, Any]) -> None:

@@ -8,12 +8,11 @@ from pathlib import Path
 from typing import Any
 
 import click
-import yaml
 
+from worker.cli.given import read_questions
 from worker.cli.options import SettingsCommand, read_settings
 from worker.cli.progress import in_vain, progress_bar
 from worker.cli.run import aws_connection
-from worker.decision.strict_json import parse_json
 from worker.decision.ticket import validate_ticket
 from worker.desk.journal import Journal, open_journal
 from worker.desk.letters import Asked, Letter, batches
@@ -191,7 +190,7 @@ def _fields(options: Mapping[str, Any]) -> dict[str, Any]:
     if options["question_set"] is not None:
         fields["question_set"] = options["question_set"]
     else:
-        fields["questions"] = _read_questions(options["questions"])
+        fields["questions"] = read_questions(options["questions"])
     if options["metadata"]:
         pairs = [text.partition("=") for text in options["metadata"]]
         if not all(key and equals for key, equals, _ in pairs):
@@ -202,25 +201,6 @@ def _fields(options: Mapping[str, Any]) -> dict[str, Any]:
     except Rejected as fault:
         raise UsageError(f"no ticket can have these: {fault}") from None
     return fields
-
-
-def _read_questions(path: Path) -> Any:
-    """Return the questions in a JSON or YAML file, alone or under the key ``questions``."""
-    try:
-        text = path.read_text("utf-8-sig")
-        tree = parse_json(text) if path.suffix == ".json" else yaml.safe_load(text)
-    except OSError as error:
-        raise UsageError(f"cannot read {path}: {error.strerror}") from error
-    except UnicodeDecodeError as error:
-        raise UsageError(f"{path} is not UTF-8 at byte {error.start}") from error
-    except (Rejected, yaml.YAMLError) as error:
-        mark = getattr(error, "problem_mark", None)
-        what = f"not YAML: look at line {mark.line + 1} column {mark.column + 1}" if mark else error
-        raise UsageError(f"{path}: {what}") from error
-    if isinstance(tree, dict) and isinstance(tree.get("questions"), dict):
-        # A question may be called "questions", and has a type then.
-        return tree if "type" in tree["questions"] else tree["questions"]
-    return tree
 
 
 def _bucket(text: str | None) -> Prefix | None:

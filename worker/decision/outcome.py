@@ -45,6 +45,7 @@ class RuntimeProvenance(_Part):
         backends: that are compiled in.
         cpu_variant: the instruction sets in use, without the words around them.
         libraries_sha256: of llama.cpp's shared libraries.
+        ubatch_tokens: computed at once, on which last bits depend; None: not told.
     """
 
     worker: str
@@ -59,6 +60,7 @@ class RuntimeProvenance(_Part):
     libraries_sha256: str = ""
     kv_type: str = ""
     flash_attention: str = ""
+    ubatch_tokens: int | None = None
 
 
 class PromptProvenance(_Part):

@@ -49,10 +49,11 @@ def test_a_set_and_metadata_are_passed_on() -> None:
 @pytest.mark.parametrize(
     ("name", "text", "message"),
     [
-        ("q.yaml", "a: {b\n", "not YAML: look at line 2 column 1"),
+        ("q.yaml", "a: {b\n", "q.yaml: line 2 column 1: "),
         ("q.json", '{"a": 1, "a": 2}', "the object repeats a key"),
         ("q.json", "[]", "questions"),
         ("q.json", "{}", "questions: must not be empty"),
+        ("q.yaml", "q: {type: choice, criteria: {no: 1}}", "questions.q.criteria.no"),
         ("q.yaml", "q: {type: choice}", "questions.q.criteria"),
         ("q.yaml", f"q: {{type: {SECRET}}}", "questions.q: type must be one of"),
     ],

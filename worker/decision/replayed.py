@@ -1,0 +1,123 @@
+"""Compare an outcome with what the same ticket gets here, and say what differs."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from worker.decision.answer import Answer, NoulAnswer
+from worker.decision.outcome import Outcome, Provenance, outcome_id
+
+STATE = "state"
+"""The part that is the ticket's state, known by its share in the outcome's id."""
+
+# Names of the same file, and what turns probabilities into verdicts.
+_OF_NO_EFFECT = ("model.name", "model.file", "policy.")
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """One part of the provenance that is another here.
+
+    Attributes:
+        part: its place in the provenance, such as ``model.sha256``; or ``state``.
+        then: as the outcome says.
+        now: as it is here; None: there is none.
+    """
+
+    part: str
+    then: str
+    now: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Replayed:
+    """What came of asking again.
+
+    Attributes:
+        outcome_id: of the outcome that was replayed.
+        packed: whether calls were shared, so that answers are equal within noise only.
+        distances: by question, the largest difference of a probability or label mass; None: it
+            was not asked here, or with other options.
+        differences: of the provenance.
+    """
+
+    outcome_id: str
+    packed: bool
+    distances: Mapping[str, float | None]
+    differences: tuple[Difference, ...]
+
+    @property
+    def same(self) -> bool:
+        """Whether every probability is the same to the last bit."""
+        return all(distance == 0.0 for distance in self.distances.values())
+
+
+def compare(then: Outcome, now: Outcome, state: Any) -> Replayed:
+    """Compare two outcomes of what should be one ticket.
+
+    Args:
+        then: that was published, of status ``decided``.
+        now: of the same ticket, here.
+        state: that *now* is about.
+    """
+    before, after = then.answers or {}, now.answers or {}
+    distances = {
+        key: _distance(before[key], after[key]) if key in before and key in after else None
+        for key in dict.fromkeys((*before, *after))
+    }
+    return Replayed(
+        outcome_id=then.outcome_id,
+        packed="packed" in (then.provenance.runtime.batching, now.provenance.runtime.batching),
+        distances=distances,
+        differences=(
+            *_state(then, state),
+            *_provenance(then.provenance, now.provenance),
+        ),
+    )
+
+
+def _distance(then: Answer, now: Answer) -> float | None:
+    """Return the largest difference, which is 0 for equal bits only; None: other options."""
+    (names, before), (others, after) = _numbers(then), _numbers(now)
+    if names != others:
+        return None
+    return max(abs(one - other) for one, other in zip(before, after, strict=True))
+
+
+def _numbers(answer: Answer) -> tuple[tuple[str, ...], tuple[float, ...]]:
+    """Return what was read for an answer, and the names of its type and options."""
+    if isinstance(answer, NoulAnswer):
+        return (answer.type,), (answer.noul, answer.label_mass)
+    numbers = (*answer.probabilities.values(), answer.label_mass)
+    return (answer.type, *answer.probabilities), numbers
+
+
+def _state(then: Outcome, state: Any) -> Iterator[Difference]:
+    """The outcome's id holds a hash of the state, beside what the outcome itself tells."""
+    here = outcome_id(
+        ticket_id=then.ticket_id,
+        state=state,
+        questions=then.provenance.questions_sha256 or "",
+        provenance=then.provenance,
+    )
+    if here != then.outcome_id:
+        yield Difference(STATE, f"outcome id {then.outcome_id}", f"outcome id {here}")
+
+
+def _provenance(then: Provenance, now: Provenance) -> Iterator[Difference]:
+    """What the outcome does not tell, as those of earlier releases, is passed over."""
+    here = dict(_parts(now.model_dump(mode="json", exclude_none=True)))
+    # Questions that were given are told apart by their own hash.
+    passed_over = _OF_NO_EFFECT if now.question_set else (*_OF_NO_EFFECT, "question_set.")
+    for part, text in _parts(then.model_dump(mode="json", exclude_none=True)):
+        if text and text != here.get(part) and not part.startswith(passed_over):
+            yield Difference(part, text, here.get(part))
+
+
+def _parts(tree: Mapping[str, Any], above: str = "") -> Iterator[tuple[str, str]]:
+    for name, value in tree.items():
+        if isinstance(value, dict):
+            yield from _parts(value, f"{above}{name}.")
+        else:
+            shown = " ".join(map(str, value)) if isinstance(value, list) else str(value)
+            yield f"{above}{name}", shown

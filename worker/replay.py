@@ -1,0 +1,101 @@
+"""Evaluate an outcome's ticket again, set as its provenance says."""
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from pydantic import ValidationError
+
+from worker.brain import open_brain
+from worker.decision.outcome import Outcome
+from worker.decision.replayed import Replayed, compare
+from worker.decision.strict_json import parse_json
+from worker.decision.ticket import Ticket, first_fault, parse_ticket
+from worker.errors import Rejected, UsageError
+from worker.ports import Lane
+from worker.settings import Settings
+
+_FROM_RUNTIME = ("batching", "gpu_layers", "kv_type", "flash_attention", "ubatch_tokens")
+"""Parts of the runtime's provenance that are settings of the same name."""
+
+
+def read_outcome(source: str, text: str) -> Outcome:
+    """Read one published outcome that can be replayed.
+
+    Raises:
+        UsageError: naming the source and what is wrong: no outcome, or of a rejection.
+    """
+    try:
+        outcome = Outcome.model_validate(parse_json(text))
+    except Rejected as fault:
+        raise UsageError(f"{source}: {fault}") from None
+    except ValidationError as error:
+        where, message = first_fault(error)
+        told = f"{where}: {message}" if where else message
+        raise UsageError(f"{source}: no outcome: {told}") from None
+    if outcome.status == "rejected":
+        raise UsageError(f"{source}: the ticket was rejected, there are no answers to replay")
+    return outcome
+
+
+def settings_of(outcome: Outcome) -> dict[str, Any]:
+    """Return the settings that an outcome tells, by name; nothing for what it does not tell."""
+    runtime = outcome.provenance.runtime
+    told = {name: getattr(runtime, name) for name in _FROM_RUNTIME}
+    told["orders"] = outcome.provenance.prompt.orders
+    return {name: value for name, value in told.items() if value not in (None, "")}
+
+
+async def replay(
+    settings: Settings, outcome: Outcome, state: Any, questions: Mapping[str, Any] | None
+) -> Replayed:
+    """Ask again, and compare.
+
+    Args:
+        settings: with what :func:`settings_of` says.
+        outcome: as published.
+        state: of its ticket, as parsed JSON.
+        questions: of its ticket; None: those of the set that it names.
+
+    Raises:
+        UsageError: state or questions cannot be asked here, or the set is not there.
+        WorkerError: see :func:`worker.brain.open_brain`.
+    """
+    ticket = _ticket(outcome, state, questions)
+    async with open_brain(_as_it_was(settings, outcome, ticket)) as brain:
+        try:
+            now = await brain.evaluator.evaluate(ticket, Lane.INTERACTIVE)
+        except Rejected as fault:
+            raise UsageError(f"the ticket is rejected here: {fault}") from None
+    return compare(outcome, now, state)
+
+
+def _ticket(outcome: Outcome, state: Any, questions: Mapping[str, Any] | None) -> Ticket:
+    tree = {"ticket_id": outcome.ticket_id, "state": state}
+    asked = outcome.provenance.question_set
+    if questions is not None:
+        tree["questions"] = questions
+    elif asked is not None:
+        tree["question_set"] = f"{asked.name}@{asked.version}"
+    else:
+        raise UsageError("the ticket brought its own questions: give --questions")
+    try:
+        # Arguments may hold bytes that are not UTF-8, which only the strict parser notices.
+        return parse_ticket(json.dumps(tree))
+    except Rejected as fault:
+        raise UsageError(str(fault)) from None
+
+
+def _as_it_was(settings: Settings, outcome: Outcome, ticket: Ticket) -> Settings:
+    """Return the settings without what the environment has and the outcome had not."""
+    by_name = ticket.question_set is not None
+    if by_name and settings.question_sets is None:
+        raise UsageError(
+            f"the ticket asked {ticket.question_set}: give --question-sets, or --questions"
+        )
+    sets: Path | None = settings.question_sets if by_name else None
+    # A policy comes after the probabilities.
+    unset = {"policy": None, "policy_profile": None, "control_tokens": "text"}
+    orders = outcome.provenance.prompt.orders
+    return settings.model_copy(update={**unset, "orders": orders, "question_sets": sets})
