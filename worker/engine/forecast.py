@@ -1,6 +1,10 @@
 """How fast the contexts are together, and so when an answer can be had. Pure, not thread-safe."""
 
+from collections import Counter
+from collections.abc import Hashable, Iterable
 from dataclasses import dataclass
+
+from worker.ports import Lane
 
 _HALF_LIFE_SECONDS = 10.0  # of busy time
 
@@ -38,3 +42,26 @@ class Throughput:
     def seconds(self, ahead_tokens: int, own_tokens: int, contexts: int) -> float:
         """Return when work is done that *ahead_tokens* go before, sharing with other contexts."""
         return (ahead_tokens + own_tokens * contexts) / self.tokens_per_second
+
+
+def tokens_before(
+    lane: Lane, running: Iterable[tuple[Hashable, Lane, int]], call_tokens: int
+) -> int:
+    """Return the tokens that running work decodes before new work of *lane* gets its turn.
+
+    A caller waits for other callers, but for batch work only until the call ends that its context
+    is making, however many tickets share that call.
+
+    Args:
+        lane: of the new work.
+        running: for each work its context, its lane and the tokens that are left of it.
+        call_tokens: the most tokens of one call.
+    """
+    before = 0
+    batch: Counter[Hashable] = Counter()
+    for context, other, tokens in running:
+        if lane is Lane.BATCH or other is Lane.INTERACTIVE:
+            before += tokens
+        else:
+            batch[context] += tokens
+    return before + sum(min(tokens, call_tokens) for tokens in batch.values())

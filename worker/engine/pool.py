@@ -13,7 +13,7 @@ from worker.engine.branches import Branches
 from worker.engine.context_thread import ContextThread
 from worker.engine.door import Door
 from worker.engine.exact_thread import ExactThread
-from worker.engine.forecast import Throughput
+from worker.engine.forecast import Throughput, tokens_before
 from worker.engine.options import Batching, ModelOptions
 from worker.engine.packed_thread import PackedThread
 from worker.engine.plan import CHUNK_TOKENS, Plan, plan
@@ -81,7 +81,9 @@ class Pool:
         self._closing = False
         self._failure: EngineFailed | None = None
         self._threads_in_all = contexts * options.threads
-        make = PackedThread if batching is Batching.PACKED else ExactThread
+        is_packed = batching is Batching.PACKED
+        self._call_tokens = options.batch_tokens if is_packed else CHUNK_TOKENS
+        make = PackedThread if is_packed else ExactThread
         self._threads: list[ContextThread] = [
             make(self, model, options, number) for number in range(contexts)
         ]
@@ -315,12 +317,10 @@ class Pool:
         begins_at_once = len(self._running) < len(self._threads) and not len(self._door)
         if deadline is None or begins_at_once or not self._throughput.is_measured:
             return
-        ahead = self._door.tokens_ahead(lane) + sum(
-            work.left_tokens
-            if lane is Lane.BATCH or work.lane is Lane.INTERACTIVE
-            else min(work.left_tokens, CHUNK_TOKENS)  # it is set aside at its next border
-            for work in self._running
+        running = (
+            (turn.thread, work.lane, work.left_tokens) for work, turn in self._running.items()
         )
+        ahead = self._door.tokens_ahead(lane) + tokens_before(lane, running, self._call_tokens)
         needed_seconds = self._throughput.seconds(ahead, tokens, len(self._threads))
         left_seconds = deadline - time.monotonic()
         if needed_seconds > left_seconds:

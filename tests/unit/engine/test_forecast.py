@@ -2,7 +2,8 @@
 
 import pytest
 
-from worker.engine.forecast import Throughput
+from worker.engine.forecast import Throughput, tokens_before
+from worker.ports import Lane
 
 
 def test_nothing_was_measured_yet() -> None:
@@ -57,3 +58,25 @@ def test_seconds() -> None:
     throughput = Throughput(tokens_per_second=100.0)
 
     assert pytest.approx(10 + 2 * 3) == throughput.seconds(1000, 300, contexts=2)
+
+
+INTERACTIVE, BATCH = Lane.INTERACTIVE, Lane.BATCH
+
+
+@pytest.mark.parametrize(
+    ("running", "caller", "ticket"),
+    [
+        ([], 0, 0),
+        ([("a", BATCH, 100)], 100, 100),
+        ([("a", BATCH, 9000), ("b", BATCH, 9000)], 2 * 512, 18_000),
+        ([("a", INTERACTIVE, 700), ("b", BATCH, 9000)], 700 + 512, 9700),
+        ([("a", BATCH, 400)] * 30, 512, 12_000),
+        ([("a", BATCH, 100), ("a", INTERACTIVE, 300), ("a", BATCH, 100)], 500, 500),
+    ],
+)
+def test_what_runs_before_new_work(
+    running: list[tuple[str, Lane, int]], caller: int, ticket: int
+) -> None:
+    """A caller waits for one call of each context, however many tickets share it."""
+    assert caller == tokens_before(INTERACTIVE, running, 512)
+    assert ticket == tokens_before(BATCH, running, 512)
