@@ -27,6 +27,7 @@ from worker.decision.prompt_file import read_prompt
 from worker.decision.question_set import NO_SETS
 from worker.decision.wording import Wording
 from worker.engine.cores import usable_cores
+from worker.engine.estimate import gpu_share
 from worker.engine.fingerprint import (
     ModelFile,
     backend_in_use,
@@ -192,12 +193,13 @@ def _size(model: "Model", file: ModelFile, settings: Settings, free_bytes: int) 
         training_context_tokens=model.training_context_tokens,
     )
     # Mapped weights still count as free memory, yet must stay; parked trunks will come.
-    weights_bytes = 0 if settings.gpu_layers else file.size_bytes
-    reserved_bytes = weights_bytes + settings.parked_mebibytes * 2**20
+    weights_bytes = file.size_bytes * (1 - gpu_share(model.metadata, settings.gpu_layers))
+    reserved_bytes = int(weights_bytes) + settings.parked_mebibytes * 2**20
     machine = Machine(cores=usable_cores(), memory_bytes=free_bytes - reserved_bytes)
     # One context with all threads: what shares its calls needs no second one.
     contexts = settings.contexts or (1 if Batching(settings.batching) is Batching.PACKED else AUTO)
-    return choose_size(model_options(settings), contexts, facts, machine)
+    has_callers = settings.queue_url is not None and settings.port is not None
+    return choose_size(model_options(settings), contexts, facts, machine, has_callers=has_callers)
 
 
 def open_wording(model: "Model", settings: Settings) -> Wording:

@@ -94,7 +94,13 @@ class Settings(BaseSettings):
     control_tokens: Literal["text", "reject"] = _setting(
         "text", "Model", "control tokens spelled in a ticket: read as text, or reject it"
     )
-    contexts: int = _setting(0, "Engine", "llama.cpp contexts; 0: one per core", ge=0, le=64)
+    contexts: int = _setting(
+        0,
+        "Engine",
+        "llama.cpp contexts; 0: one per core, just one on a GPU or with batching packed",
+        ge=0,
+        le=64,
+    )
     threads: int = _setting(
         0, "Engine", "threads of each context; 0: share the cores", ge=0, le=512
     )
@@ -114,7 +120,12 @@ class Settings(BaseSettings):
         512, "Engine", "tokens computed at once; another number, other last bits", ge=32, le=65_536
     )
     sequences: int = _setting(
-        64, "Engine", "prompts at once in a context with batching packed", ge=3, le=256
+        64,
+        "Engine",
+        "of a context with batching packed: each trunk and each question in it takes one, saving"
+        " one more",
+        ge=3,
+        le=256,
     )
     gpu_layers: int = _setting(0, "Engine", "layers on the GPU; -1: all", ge=-1)
     main_gpu: int = _setting(0, "Engine", "GPU for what is not split", ge=0)

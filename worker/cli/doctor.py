@@ -82,11 +82,8 @@ async def _examine_model(settings: Settings, free: int) -> list[Finding]:
 def _describe(brain: Brain, path: str, free: int) -> list[Finding]:
     provenance, size = brain.evaluator.provenance, brain.size
     model, runtime, memory = provenance.model, provenance.runtime, size.memory
-    needed = (
-        f"{in_words(memory.total_bytes)} of {in_words(free)}: weights"
-        f" {in_words(memory.weights_bytes)}, cache {in_words(memory.cache_bytes)}, scratch"
-        f" {in_words(memory.scratch_bytes)}"
-    )
+    on_gpu = f", and {in_words(memory.gpu_bytes)} of a GPU" if memory.gpu_bytes else ""
+    needed = f"{in_words(memory.host_bytes)} of {in_words(free)}{on_gpu}: {memory.parts()}"
     return [
         Finding("llama.cpp", f"{runtime.llama_cpp} (llama-cpp-python {runtime.llama_cpp_python})"),
         Finding("instructions", runtime.system_info),

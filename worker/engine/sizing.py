@@ -3,7 +3,8 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from worker.engine.memory import MemoryEstimate, estimate_memory, in_words
+from worker.engine.estimate import MemoryEstimate, estimate_memory
+from worker.engine.memory import in_words
 from worker.engine.options import ModelOptions
 from worker.errors import CannotRun
 
@@ -43,29 +44,42 @@ class Size:
     memory: MemoryEstimate
 
 
-def choose_size(options: ModelOptions, contexts: int, model: ModelFacts, machine: Machine) -> Size:
+def choose_size(
+    options: ModelOptions,
+    contexts: int,
+    model: ModelFacts,
+    machine: Machine,
+    *,
+    has_callers: bool = False,
+) -> Size:
     """Fill in what *options* and *contexts* leave at AUTO.
 
     Several contexts with one thread each evaluate 11 to 16 % more tokens per second than one
     context with all threads, and answer with the same bits; a lone ticket borrows the threads of
-    idle contexts.
+    idle contexts. A GPU is not shared out like cores: with one there is one context, unless more
+    are asked for. Its memory is llama.cpp's business, which refuses what does not fit.
 
     Args:
         options: ``context_tokens`` and ``threads`` may be AUTO.
         contexts: may be AUTO.
         model: the model that is already loaded; its weights are not counted again.
         machine: memory that is free once the weights are loaded, and physical cores.
+        has_callers: whether tickets are set aside for callers.
 
     Raises:
         CannotRun: what is asked for does not fit into memory.
     """
-    chosen_contexts = contexts or max(1, machine.cores // (options.threads or 1))
+    is_on_gpu = options.gpu_layers != 0
+    chosen_contexts = contexts or max(
+        1, 0 if is_on_gpu else machine.cores // (options.threads or 1)
+    )
     tokens = options.context_tokens or min(model.training_context_tokens, _USUAL_CONTEXT_TOKENS)
     budget = int(machine.memory_bytes * (1 - _LEFT_FREE))
     while True:
         threads = options.threads or max(1, machine.cores // chosen_contexts)
-        size = _size(options, tokens, threads, chosen_contexts, model)
-        needed = size.memory.cache_bytes + size.memory.scratch_bytes
+        chosen = replace(options, context_tokens=tokens, threads=threads)
+        size = _size(chosen, chosen_contexts, model, has_callers=has_callers)
+        needed = size.memory.beside_weights_bytes
         if needed <= budget:
             return size
         if options.context_tokens == AUTO and tokens > _SMALLEST_CONTEXT_TOKENS:
@@ -75,20 +89,20 @@ def choose_size(options: ModelOptions, contexts: int, model: ModelFacts, machine
         else:
             raise CannotRun(
                 f"{chosen_contexts} contexts of {tokens} tokens need {in_words(needed)} of memory"
-                f" beside the weights, {in_words(budget)} are free;"
-                " set fewer contexts or context_tokens"
+                f" beside the weights, {in_words(budget)} are free; set fewer contexts or"
+                f" context_tokens{', or sequences' if size.memory.states_bytes else ''}"
             )
 
 
-def _size(
-    options: ModelOptions, tokens: int, threads: int, contexts: int, model: ModelFacts
-) -> Size:
-    chosen = replace(options, context_tokens=tokens, threads=threads)
+def _size(options: ModelOptions, contexts: int, model: ModelFacts, *, has_callers: bool) -> Size:
+    # Each context may set aside what it holds for callers; else idle contexts join a lone ticket.
+    saved = contexts if has_callers else min(1, contexts - 1)
     memory = estimate_memory(
         model.metadata,
         weights_bytes=model.weights_bytes,
         vocabulary_size=model.vocabulary_size,
-        options=chosen,
+        options=options,
         contexts=contexts,
+        saved_contexts=saved,
     )
-    return Size(chosen, contexts, memory)
+    return Size(options, contexts, memory)

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from worker.engine.memory import estimate_memory
+from worker.engine.estimate import estimate_memory
 from worker.engine.options import FlashAttention, KvType, ModelOptions
 from worker.engine.sizing import AUTO, Machine, ModelFacts, Size, choose_size
 from worker.errors import CannotRun
@@ -28,6 +28,7 @@ def choose(
     cores: int = 4,
     memory_bytes: int = 100 * GIB,
     training: int = 32_768,
+    has_callers: bool = False,
     **options: Any,
 ) -> Size:
     values = {"context_tokens": AUTO, "threads": AUTO}
@@ -36,6 +37,7 @@ def choose(
         contexts,
         ModelFacts(METADATA, 5 * GIB, 1000, training),
         Machine(cores, memory_bytes),
+        has_callers=has_callers,
     )
 
 
@@ -82,8 +84,44 @@ def test_the_context_is_as_long_as_the_model_allows(
 def test_a_shorter_context_comes_before_fewer_contexts() -> None:
     """With little memory the context is halved first, down to 2048 tokens."""
     assert (4, 1, 16_384) == chosen(choose(memory_bytes=4 * GIB))
-    assert (4, 1, 8192) == chosen(choose(memory_bytes=2 * GIB))
+    assert (4, 1, 8192) == chosen(choose(memory_bytes=5 * GIB // 2))
     assert (4, 1, 2048) == chosen(choose(memory_bytes=GIB))
+
+
+def test_what_is_set_aside_for_callers_is_counted() -> None:
+    """Where tickets and callers meet, every context may save what it holds."""
+    assert (4, 1, 16_384) == chosen(choose(memory_bytes=6 * GIB, has_callers=True))
+    assert (4, 1, 8192) == chosen(choose(memory_bytes=4 * GIB, has_callers=True))
+    assert 0 == choose(1).memory.saved_bytes
+    assert 640 * 2**20 == choose(1, has_callers=True).memory.saved_bytes
+
+
+@pytest.mark.parametrize(("contexts", "expected"), [(AUTO, 1), (3, 3)])
+def test_a_gpu_is_not_shared_out(contexts: int, expected: int) -> None:
+    """On a GPU there is one context unless more are asked for, whatever the cores."""
+    size = choose(contexts, gpu_layers=-1, cores=8, memory_bytes=2 * GIB)
+
+    assert (expected, 16_384) == chosen(size)[::2]
+    assert 8 // expected == size.options.threads
+    assert size.memory.gpu_bytes > 5 * GIB
+
+
+def test_too_many_recurrent_states() -> None:
+    """Where states of sequences take the memory, the refusal says so."""
+    metadata = {
+        "general.architecture": "mamba2",
+        "mamba2.block_count": "48",
+        "mamba2.embedding_length": "2048",
+        "mamba2.ssm.inner_size": "4096",
+        "mamba2.ssm.state_size": "128",
+    }
+    options = ModelOptions(context_tokens=AUTO, threads=AUTO, sequences=64)
+    facts = ModelFacts(metadata, GIB, 1000, 32_768)
+    with pytest.raises(CannotRun, match="or sequences"):
+        choose_size(options, 1, facts, Machine(4, 6 * GIB))  # 96 MiB each
+    assert (
+        64 * 96 * 2**20 == choose_size(options, 1, facts, Machine(4, 8 * GIB)).memory.states_bytes
+    )
 
 
 def test_then_there_are_fewer_contexts() -> None:
@@ -165,7 +203,7 @@ def test_what_is_chosen_fits(
     context_tokens: int,
     threads: int,
 ) -> None:
-    """Cache and scratch stay within nine tenths of the free memory, and nothing is zero."""
+    """Cache, scratch and a trunk that is shared take nine tenths of the free memory at most."""
     try:
         size = choose(
             contexts,
@@ -178,7 +216,10 @@ def test_what_is_chosen_fits(
     except CannotRun:
         return
 
-    assert size.memory.cache_bytes + size.memory.scratch_bytes <= 0.9 * memory_bytes
+    assert (
+        size.memory.saved_bytes + size.memory.cache_bytes + size.memory.scratch_bytes
+        <= 0.9 * memory_bytes
+    )
     assert min(chosen(size)) >= 1
     assert contexts in (AUTO, size.contexts)
     assert threads in (AUTO, size.options.threads)
@@ -189,4 +230,5 @@ def test_what_is_chosen_fits(
         vocabulary_size=1000,
         options=size.options,
         contexts=size.contexts,
+        saved_contexts=min(1, size.contexts - 1),
     )
