@@ -14,6 +14,7 @@ from worker.cli.check import check
 from worker.cli.collect import collect
 from worker.cli.demo import demo
 from worker.cli.doctor import doctor
+from worker.cli.evaluate import evaluate
 from worker.cli.manifest import manifest
 from worker.cli.redrive import redrive
 from worker.cli.replay import replay
@@ -49,6 +50,7 @@ for _command in (
     submit,
     collect,
     redrive,
+    evaluate,
     doctor,
     tune,
     top,

@@ -1,0 +1,35 @@
+"""The question set that a command is about: a file, or one of a folder by name."""
+
+import asyncio
+from pathlib import Path
+
+from worker.decision.question_set import QuestionSet, is_question_set_file
+from worker.decision.strict_file import read_document
+from worker.errors import Rejected, UsageError
+from worker.settings import Settings
+from worker.shelf import open_shelf
+
+
+def find_question_set(asked: str, settings: Settings) -> QuestionSet:
+    """Return a question set.
+
+    Args:
+        asked: a YAML or JSON file, or ``NAME`` or ``NAME@VERSION`` of ``--question-sets``.
+        settings: that name the folder.
+
+    Raises:
+        UsageError: there is no such set, or it is wrong.
+    """
+    path = Path(asked)
+    if is_question_set_file(path.name):
+        try:
+            return read_document(QuestionSet, asked, path.read_bytes())
+        except OSError as error:
+            raise UsageError(f"{asked}: {error.strerror}") from error
+    shelf = asyncio.run(open_shelf(settings))
+    if shelf is None:
+        raise UsageError(f"--question-set {asked}: name a .yaml file, or set --question-sets")
+    try:
+        return shelf.find(asked)
+    except Rejected as fault:
+        raise UsageError(f"--question-set {asked}: {fault.message}") from None
