@@ -19,7 +19,7 @@ from worker.queue.locations import AllowList, Prefix
 from worker.queue.offload import OffloadingPublisher
 from worker.queue.opening import Bookcase, Opener
 from worker.queue.s3 import open_documents
-from worker.queue.sns import MAX_MESSAGE_BYTES, open_publisher
+from worker.queue.sns import open_publisher
 from worker.queue.sqs import SqsInbox, open_inbox
 from worker.settings import Settings, under_sagemaker
 from worker.sidecar.keys import Keys
@@ -157,7 +157,7 @@ async def open_queue(
         open_documents(aws, connections=settings.max_in_hand)
     )
     place = Prefix.parse(settings.outcome_bucket)
-    return inbox, OffloadingPublisher(publisher, documents, place, MAX_MESSAGE_BYTES)
+    return inbox, OffloadingPublisher(publisher, documents, place, publisher.max_bytes)
 
 
 async def open_opener(stack: AsyncExitStack, settings: Settings, aws: Connection) -> Opener:

@@ -173,6 +173,10 @@ class AwsUnavailable(Retryable):
     """A call to AWS failed in a way that may pass."""
 
 
+class EntryRefused(AwsUnavailable):
+    """AWS refused one entry of a batch call for what it says, and took the others."""
+
+
 class NotReady(Retryable):
     """The worker is starting or draining, and takes nothing now."""
 

@@ -16,12 +16,15 @@ from botocore.exceptions import (
     PartialCredentialsError,
 )
 
-from worker.errors import AwsUnavailable, AwsUnusable
+from worker.errors import AwsUnavailable, AwsUnusable, EntryRefused
 
 if TYPE_CHECKING:
     from types_aiobotocore_s3.client import S3Client
     from types_aiobotocore_sns.client import SNSClient
     from types_aiobotocore_sqs.client import SQSClient
+
+INVALID = "InvalidParameter"
+"""What AWS says of a call, or of an entry, that it cannot read."""
 
 # Refusals that no later attempt will change.
 _DEFINITE = frozenset(
@@ -33,7 +36,7 @@ _DEFINITE = frozenset(
         "AuthorizationError",
         "InvalidAddress",
         "InvalidClientTokenId",
-        "InvalidParameter",
+        INVALID,
         "KmsAccessDenied",
         "NotFound",
         "SignatureDoesNotMatch",
@@ -121,6 +124,28 @@ def aws_errors(doing: str, *, starting: bool = False) -> Iterator[None]:
     except (BotoCoreError, HttpError, OSError, ValueError) as error:
         message = f"cannot {doing}: {_in_one_line(error)}"
         raise (AwsUnusable if starting else AwsUnavailable)(message) from error
+
+
+def errors_by_place(answer: Any, count: int, doing: str) -> list[Exception | None]:
+    """Return what each entry of a batch call failed with; None for those that were accepted.
+
+    Args:
+        answer: of SQS or SNS, whose ``Failed`` entries have the place as ``Id``.
+        count: how many entries were sent.
+        doing: what was tried with one.
+    """
+    errors: list[Exception | None] = [None] * count
+    for entry in answer.get("Failed", ()):
+        errors[int(entry["Id"])] = _entry_error(entry, doing)
+    return errors
+
+
+def _entry_error(entry: Any, doing: str) -> AwsUnavailable | AwsUnusable:
+    code = str(entry.get("Code", "unknown"))
+    message = f"cannot {doing}: AWS says {code}"
+    if code in _DEFINITE - {INVALID}:
+        return AwsUnusable(message, code)
+    return EntryRefused(message) if entry.get("SenderFault") else AwsUnavailable(message)
 
 
 def _in_one_line(error: Exception) -> str:

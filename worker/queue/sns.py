@@ -1,32 +1,50 @@
 """The publisher on Amazon SNS."""
 
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import structlog
 
 from worker.decision.attributes import Attribute
-from worker.errors import AwsUnusable, Rejected
-from worker.queue.aws import Connection, aws_errors, call_config
+from worker.errors import AwsUnusable, EntryRefused, Rejected
+from worker.queue.aws import INVALID, Connection, aws_errors, call_config, errors_by_place
+from worker.queue.batches import Batches
 from worker.queue.offload import message_bytes
 
 if TYPE_CHECKING:
     from types_aiobotocore_sns.client import SNSClient
 
-MAX_MESSAGE_BYTES = 262_144
+USUAL_MAX_BYTES = 262_144
 """What a topic takes unless it is configured for more; attributes count."""
 
 _log = structlog.get_logger()
 
 
-class SnsPublisher:
-    """One topic."""
+@dataclass(frozen=True, slots=True)
+class _Entry:
+    message: str
+    attributes: Mapping[str, Attribute]
+    order: Mapping[str, str]
 
-    def __init__(self, client: "SNSClient", topic_arn: str) -> None:
+
+class SnsPublisher:
+    """One topic.
+
+    Attributes:
+        max_bytes: the most that the topic takes, attributes included: of one message, and of a
+            batch of them.
+    """
+
+    def __init__(
+        self, client: "SNSClient", topic_arn: str, max_bytes: int = USUAL_MAX_BYTES
+    ) -> None:
         self._client = client
         self._topic_arn = topic_arn
         self._is_fifo = topic_arn.endswith(".fifo")
+        self.max_bytes = max_bytes
+        self._batches = Batches(self._publish_batch, most_bytes=max_bytes)
 
     async def publish(
         self,
@@ -38,27 +56,58 @@ class SnsPublisher:
     ) -> None:
         """Publish one outcome; see :class:`worker.ports.Publisher`."""
         size = message_bytes(message, attributes)
-        if size > MAX_MESSAGE_BYTES:
+        if size > self.max_bytes:
             raise Rejected(
                 "outcome_too_large",
-                f"the outcome has {size} bytes, the topic takes {MAX_MESSAGE_BYTES}",
+                f"the outcome has {size} bytes, the topic takes {self.max_bytes}",
             )
-        order: Any = {"MessageGroupId": group_id} if group_id else {}
+        order = {"MessageGroupId": group_id} if group_id else {}
         if self._is_fifo:
             order = {
                 "MessageGroupId": group_id or outcome_id,
                 "MessageDeduplicationId": outcome_id,
             }
-        with aws_errors("publish an outcome"):
-            await self._client.publish(
-                TopicArn=self._topic_arn,
-                Message=message,
-                MessageAttributes={
+        try:
+            await self._batches.add(_Entry(message, attributes, order), size)
+        except EntryRefused as error:
+            raise Rejected("outcome_refused", str(error)) from error
+
+    async def close(self) -> None:
+        """Wait for the calls that are under way."""
+        await self._batches.close()
+
+    async def _publish_batch(self, entries: Sequence[_Entry]) -> list[Exception | None]:
+        try:
+            return await self._call(entries)
+        except AwsUnusable as error:
+            if error.code != INVALID:
+                raise
+            if len(entries) == 1:
+                return [EntryRefused(str(error))]
+        # One of them made the whole call invalid: alone, it harms none but itself.
+        found: list[Exception | None] = []
+        for entry in entries:
+            found += await self._publish_batch([entry])
+        return found
+
+    async def _call(self, entries: Sequence[_Entry]) -> list[Exception | None]:
+        requests: Any = [
+            {
+                "Id": str(place),
+                "Message": entry.message,
+                "MessageAttributes": {
                     name: {"DataType": attribute.type, "StringValue": attribute.value}
-                    for name, attribute in attributes.items()
+                    for name, attribute in entry.attributes.items()
                 },
-                **order,
+                **entry.order,
+            }
+            for place, entry in enumerate(entries)
+        ]
+        with aws_errors("publish outcomes"):
+            answer = await self._client.publish_batch(
+                TopicArn=self._topic_arn, PublishBatchRequestEntries=requests
             )
+        return errors_by_place(answer, len(entries), "publish an outcome")
 
 
 @asynccontextmanager
@@ -75,16 +124,20 @@ async def open_publisher(
         with aws_errors("open the topic", starting=True):
             opening = connection.sns(call_config(connections))
             client = await stack.enter_async_context(opening)
-        await _look_at(client, topic_arn)
-        yield SnsPublisher(client, topic_arn)
+        publisher = SnsPublisher(client, topic_arn, await _max_bytes(client, topic_arn))
+        stack.push_async_callback(publisher.close)
+        yield publisher
 
 
-async def _look_at(client: "SNSClient", topic_arn: str) -> None:
+async def _max_bytes(client: "SNSClient", topic_arn: str) -> int:
+    """Look at the topic; return the most it takes, as far as it says."""
     try:
         with aws_errors(f"look at the topic {topic_arn}", starting=True):
-            await client.get_topic_attributes(TopicArn=topic_arn)
+            answer = await client.get_topic_attributes(TopicArn=topic_arn)
+        return int(answer["Attributes"].get("MaximumMessageSize", USUAL_MAX_BYTES))
     except AwsUnusable as error:
         # A role that may only publish may not look; whether it may publish shows later.
         if error.code not in ("AuthorizationError", "AccessDenied"):
             raise
         _log.warning("topic_not_checked", reason="the role may not read the topic's attributes")
+        return USUAL_MAX_BYTES

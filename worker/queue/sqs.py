@@ -11,13 +11,11 @@ from worker import metrics
 from worker.decision.attributes import attribute_value
 from worker.errors import AwsUnusable
 from worker.ports import Delivery
-from worker.queue.aws import Connection, aws_errors, call_config, poll_config
+from worker.queue.aws import Connection, aws_errors, call_config, errors_by_place, poll_config
+from worker.queue.batches import MOST_ENTRIES, Batches
 
 if TYPE_CHECKING:
     from types_aiobotocore_sqs.client import SQSClient
-
-BATCH = 10
-"""The most entries of one SQS batch call."""
 
 _DEFAULT_VISIBILITY_SECONDS = 30
 _MAX_MESSAGE_BYTES = 1_048_576
@@ -68,6 +66,7 @@ class SqsInbox:
         self.facts = facts
         self._wait_seconds = wait_seconds
         self.visibility_seconds = visibility_seconds
+        self._deletes = Batches(self._delete_batch)
 
     async def receive(self, most: int) -> Sequence[Delivery]:
         """Wait for up to *most* deliveries; see :class:`worker.ports.Inbox`."""
@@ -75,7 +74,7 @@ class SqsInbox:
         with aws_errors("receive from the queue"):
             answer = await self._polls.receive_message(
                 QueueUrl=self._queue_url,
-                MaxNumberOfMessages=min(most, BATCH),
+                MaxNumberOfMessages=min(most, MOST_ENTRIES),
                 WaitTimeSeconds=self._wait_seconds,
                 VisibilityTimeout=self.visibility_seconds,
                 MessageSystemAttributeNames=[
@@ -114,10 +113,23 @@ class SqsInbox:
 
     async def delete(self, delivery: Delivery) -> None:
         """Take a finished delivery off the queue."""
-        with aws_errors("delete a delivery"):
-            await self._calls.delete_message(
-                QueueUrl=self._queue_url, ReceiptHandle=delivery.receipt_handle
+        await self._deletes.add(delivery)
+
+    async def close(self) -> None:
+        """Wait for the calls that are under way."""
+        await self._deletes.close()
+
+    async def _delete_batch(self, deliveries: Sequence[Delivery]) -> list[Exception | None]:
+        with aws_errors("delete deliveries"):
+            answer = await self._calls.delete_message_batch(
+                QueueUrl=self._queue_url,
+                Entries=[
+                    # By place: a message that was received twice may be in one batch twice.
+                    {"Id": str(index), "ReceiptHandle": delivery.receipt_handle}
+                    for index, delivery in enumerate(deliveries)
+                ],
             )
+        return errors_by_place(answer, len(deliveries), "delete a delivery")
 
     async def dead_letter(self, delivery: Delivery, reason: Mapping[str, str]) -> None:
         """Copy a delivery to the dead-letter queue with *reason* as attributes."""
@@ -170,13 +182,13 @@ async def open_inbox(
         with aws_errors("open the queue", starting=True):
             polls = connection.sqs(poll_config(wait_seconds))
             poll_client = await stack.enter_async_context(polls)
-            beats = connection.sqs(call_config(connections // BATCH + 2))
+            beats = connection.sqs(call_config(connections // MOST_ENTRIES + 2))
             beat_client = await stack.enter_async_context(beats)
             calls = connection.sqs(call_config(connections))
             call_client = await stack.enter_async_context(calls)
         with aws_errors(f"look at the queue {queue_url}", starting=True):
             facts = await _look_at(call_client, queue_url)
-        yield SqsInbox(
+        inbox = SqsInbox(
             poll_client,
             beat_client,
             call_client,
@@ -185,6 +197,8 @@ async def open_inbox(
             wait_seconds=wait_seconds,
             visibility_seconds=visibility_seconds or facts.visibility_seconds,
         )
+        stack.push_async_callback(inbox.close)
+        yield inbox
 
 
 async def _look_at(client: "SQSClient", queue_url: str) -> QueueFacts:
