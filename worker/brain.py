@@ -101,7 +101,9 @@ async def open_brain(settings: Settings) -> AsyncIterator[Brain]:
         size = _size(model, file, settings, free_bytes)
         wording = open_wording(model, settings)
         provenance = _provenance(model, file, wording, settings)
-        policy = bind_policy(profile, provenance, settings)
+        policy = bind_policy(profile, provenance, settings, shelf.sets if shelf else NO_SETS)
+        if shelf is not None and profile is not None and policy is profile:
+            shelf.pin(profile.policy.bound_to.question_sets)
         provenance = provenance.model_copy(update={"policy": policy_provenance(profile)})
         pool = Pool(
             model,

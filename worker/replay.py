@@ -1,5 +1,6 @@
 """Evaluate an outcome's ticket again, set as its provenance says."""
 
+import dataclasses
 import json
 from collections.abc import Mapping
 from pathlib import Path
@@ -9,6 +10,7 @@ from pydantic import ValidationError
 
 from worker.brain import open_brain
 from worker.decision.outcome import Outcome
+from worker.decision.policy import Recorded
 from worker.decision.replayed import Replayed, compare
 from worker.decision.strict_json import parse_json
 from worker.decision.ticket import Ticket, first_fault, parse_ticket
@@ -65,10 +67,18 @@ async def replay(
     ticket = _ticket(outcome, state, questions)
     async with open_brain(_as_it_was(settings, outcome, ticket)) as brain:
         try:
-            now = await brain.evaluator.evaluate(ticket, Lane.INTERACTIVE)
+            recorded = Recorded(_temperatures(outcome))
+            evaluator = dataclasses.replace(brain.evaluator, policy=recorded)
+            now = await evaluator.evaluate(ticket, Lane.INTERACTIVE)
         except Rejected as fault:
             raise UsageError(f"the ticket is rejected here: {fault}") from None
     return compare(outcome, now, state)
+
+
+def _temperatures(outcome: Outcome) -> dict[str, float]:
+    """Return the temperatures that the answers' probabilities went through, by question."""
+    told = {key: answer.verdict.temperature for key, answer in (outcome.answers or {}).items()}
+    return {key: temperature for key, temperature in told.items() if temperature is not None}
 
 
 def _ticket(outcome: Outcome, state: Any, questions: Mapping[str, Any] | None) -> Ticket:
@@ -95,7 +105,7 @@ def _as_it_was(settings: Settings, outcome: Outcome, ticket: Ticket) -> Settings
             f"the ticket asked {ticket.question_set}: give --question-sets, or --questions"
         )
     sets: Path | None = settings.question_sets if by_name else None
-    # A policy comes after the probabilities.
+    # Thresholds come after the probabilities, and what temperature was used the outcome says.
     unset = {"policy": None, "policy_profile": None, "control_tokens": "text"}
     orders = outcome.provenance.prompt.orders
     return settings.model_copy(update={**unset, "orders": orders, "question_sets": sets})

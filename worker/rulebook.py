@@ -1,6 +1,7 @@
 """Open the policy, and make sure that it was made for what answers here."""
 
 import asyncio
+from collections.abc import Iterable
 
 import structlog
 
@@ -15,6 +16,7 @@ from worker.decision.policy_file import (
     mismatches,
     read_policy,
 )
+from worker.decision.question_set import QuestionSet
 from worker.errors import UsageError
 from worker.settings import Settings
 
@@ -39,15 +41,26 @@ async def open_policy(settings: Settings) -> Profile | None:
     return read_policy(str(path), content).profile(settings.policy_profile)
 
 
-def bind_policy(profile: Profile | None, provenance: Provenance, settings: Settings) -> Decider:
+def bind_policy(
+    profile: Profile | None,
+    provenance: Provenance,
+    settings: Settings,
+    sets: Iterable[QuestionSet] = (),
+) -> Decider:
     """Return what decides here: the profile, or what stands in for it.
+
+    Args:
+        profile: of the policy.
+        provenance: of what answers here.
+        settings: what to do where the policy does not fit.
+        sets: that may be asked by name.
 
     Raises:
         UsageError: the policy was made for something else, and that refuses the start.
     """
     if profile is None:
         return REVIEW_ALL
-    faults = mismatches(profile.policy.bound_to, binding_of(provenance))
+    faults = mismatches(profile.policy.bound_to, binding_of(provenance, sets))
     if not faults:
         return profile
     told = f"policy {profile.policy.name} does not fit: {'; '.join(faults)}"
@@ -57,19 +70,27 @@ def bind_policy(profile: Profile | None, provenance: Provenance, settings: Setti
     return Fixed(POLICY_MISMATCH)
 
 
-def binding_of(provenance: Provenance) -> Binding:
-    """Return what a policy that is made here is bound to."""
-    runtime = provenance.runtime
+def binding_of(provenance: Provenance, sets: Iterable[QuestionSet] = ()) -> Binding:
+    """Return what a policy that is made here is bound to.
+
+    Args:
+        provenance: of what answers here.
+        sets: that the policy has rules about.
+    """
+    runtime, prompt = provenance.runtime, provenance.prompt
     return Binding(
         model_sha256=provenance.model.sha256,
         prompt=BoundPrompt(
-            name=provenance.prompt.name,
-            version=provenance.prompt.version,
-            sha256=provenance.prompt.sha256,
+            name=prompt.name, version=prompt.version, sha256=prompt.sha256, orders=prompt.orders
         ),
         runtime=BoundRuntime(
-            llama_cpp=runtime.llama_cpp, backend=runtime.backend, cpu_variant=runtime.cpu_variant
+            llama_cpp=runtime.llama_cpp,
+            backend=runtime.backend,
+            cpu_variant=runtime.cpu_variant,
+            batching=runtime.batching,
+            kv_type=runtime.kv_type,
         ),
+        question_sets={one.key: one.sha256() for one in sets},
     )
 
 

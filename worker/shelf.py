@@ -1,7 +1,7 @@
 """The question sets that may be asked now, read from a source and read again on request."""
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Protocol
 
@@ -78,6 +78,14 @@ class BookShelf:
     def find(self, asked: str) -> QuestionSet:
         """Return the set that a ticket asks for; see :class:`worker.decision.inquiry.Shelf`."""
         return self._sets.find(asked)
+
+    def pin(self, versions: Mapping[str, str]) -> None:
+        """Take no other content for these versions from now on.
+
+        Args:
+            versions: hashes by ``name@version``.
+        """
+        self._sets = QuestionSets(self._sets, {**self._sets.seen, **versions})
 
     async def load(self) -> None:
         """Read the source.

@@ -154,3 +154,30 @@ async def test_without_a_policy_everything_is_for_review() -> None:
     assert Fixed(NO_POLICY) == bind_policy(None, make_provenance(), Settings())
     with pytest.raises(UsageError, match="needs --policy"):
         await open_policy(Settings(policy_profile="x"))
+
+
+async def test_a_policys_sets_take_no_other_content(tmp_path: Path) -> None:
+    """Not at the start, with both hashes named, and not when the folder is read again."""
+    bound_hash = "12" * 32
+    policy_path = write_policy(tmp_path / "p.json", make_provenance().model.sha256)
+    tree = json.loads(policy_path.read_text())
+    tree["bound_to"]["question_sets"] = {"desk@1": bound_hash}
+    policy_path.write_text(json.dumps(tree))
+    settings = Settings(policy=policy_path)
+    profile = await open_policy(settings)
+    assert profile is not None
+    folder = tmp_path / "sets"
+    folder.mkdir()
+    write_set(folder)
+    shelf = await open_shelf(Settings(question_sets=folder))
+    assert shelf is not None
+
+    here = shelf.find("desk").sha256()
+    with pytest.raises(UsageError, match=f"desk@1: made for {bound_hash}, here {here}"):
+        bind_policy(profile, make_provenance(), settings, shelf.sets)
+    assert profile is bind_policy(profile, make_provenance(), settings)
+
+    empty = BookShelf(Folder(folder))
+    empty.pin({"desk@1": bound_hash})
+    with pytest.raises(UsageError, match="a change needs a new version"):
+        await empty.load()

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from worker.decision.answer import make_answer
+from worker.decision.answer import Answer, make_answer
 from worker.decision.inquiry import Inquiry
 from worker.decision.outcome import (
     SCHEMA,
@@ -15,7 +15,8 @@ from worker.decision.outcome import (
 )
 from worker.decision.policy import most_cautious
 from worker.decision.policy_file import Decider
-from worker.decision.scores import Scores
+from worker.decision.question import Question
+from worker.decision.scores import Scores, tempered
 from worker.decision.ticket import Ticket
 
 
@@ -42,9 +43,7 @@ def decide(
     """
     answers = {}
     for (key, question), score in zip(inquiry.questions.items(), scores, strict=True):
-        answers[key] = make_answer(
-            question, score, policy.decide(key, question, score, inquiry.key)
-        )
+        answers[key] = _answer(key, question, score, policy, inquiry.key)
     whole = provenance.model_copy(
         update={
             "question_set": inquiry.origin(),
@@ -69,3 +68,14 @@ def decide(
         provenance=whole,
         attribute_ids=inquiry.attributes,
     )
+
+
+def _answer(
+    key: str, question: Question, scores: Scores, policy: Decider, question_set: str | None
+) -> Answer:
+    temperature = policy.temperature(key, question, question_set)
+    scores = tempered(scores, temperature)
+    verdict = policy.decide(key, question, scores, question_set)
+    if temperature != 1.0:
+        verdict = verdict.model_copy(update={"temperature": temperature})
+    return make_answer(question, scores, verdict)

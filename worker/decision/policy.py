@@ -1,6 +1,6 @@
 """The rule that turns scores into a verdict, and verdicts into a ticket's disposition."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Literal
 
@@ -22,6 +22,8 @@ class Verdict(BaseModel):
     Attributes:
         reasons: every rule that applied, as stable words.
         threshold: the threshold that was compared with, when there is one.
+        temperature: of the policy, which the answer's probabilities went through, when there is
+            one.
     """
 
     model_config = ConfigDict(frozen=True)
@@ -29,6 +31,7 @@ class Verdict(BaseModel):
     disposition: Disposition
     reasons: tuple[str, ...]
     threshold: float | None = None
+    temperature: float | None = None
 
 
 class Rule(BaseModel):
@@ -36,6 +39,7 @@ class Rule(BaseModel):
 
     Attributes:
         accept: the least that is accepted; without it nothing is.
+        abstain: what is less than this counts as no answer, not even for review.
         on: what is compared with it: the probability of the best option, or its confidence.
         margin: the least distance between the two best options.
         abstain_on: options that never count as an answer, however likely: a score's level by its
@@ -46,6 +50,7 @@ class Rule(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
 
     accept: float | None = Field(default=None, ge=0, le=1)
+    abstain: float | None = Field(default=None, ge=0, le=1)
     on: Literal["probability", "confidence"] = "probability"
     margin: float = Field(default=0.0, ge=0, le=1)
     abstain_on: list[str] = Field(default_factory=list)
@@ -79,6 +84,34 @@ class Fixed:
         del key, question, scores, question_set
         return self.verdict
 
+    def temperature(self, key: str, question: Question, question_set: str | None = None) -> float:
+        """Return 1; see :class:`worker.decision.policy_file.Profile`."""
+        del key, question, question_set
+        return 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class Recorded:
+    """Puts probabilities through temperatures that were once used, and decides nothing.
+
+    Attributes:
+        temperatures: by question; 1 for others.
+    """
+
+    temperatures: Mapping[str, float]
+
+    def decide(
+        self, key: str, question: Question, scores: Scores, question_set: str | None = None
+    ) -> Verdict:
+        """Return review; see :class:`worker.decision.policy_file.Profile`."""
+        del key, question, scores, question_set
+        return NO_POLICY
+
+    def temperature(self, key: str, question: Question, question_set: str | None = None) -> float:
+        """Return the question's; see :class:`worker.decision.policy_file.Profile`."""
+        del question, question_set
+        return self.temperatures.get(key, 1.0)
+
 
 REVIEW_ALL = Fixed(NO_POLICY)
 """What decides without a policy."""
@@ -87,17 +120,23 @@ REVIEW_ALL = Fixed(NO_POLICY)
 def judge(rule: Rule, question: Question, scores: Scores) -> Verdict:
     """Apply a rule to an answer.
 
-    Raising any threshold of *rule* never turns review into accept, and an option to abstain on
-    stays one whatever the thresholds are.
+    Raising any threshold of *rule* never makes a disposition more daring, and an option to abstain
+    on stays one whatever the thresholds are.
     """
-    best = question.options()[scores.best].key
-    abstains = best in rule.abstain_on
+    abstains = tuple(_abstentions(rule, question, scores))
     short = tuple(_shortfalls(rule, question, scores))
-    reasons = (*(("abstain_option",) if abstains else ()), *short)
+    reasons = (*abstains, *short)
     disposition: Disposition = "abstain" if abstains else "review" if short else "accept"
     return Verdict(
         disposition=disposition, reasons=reasons or ("threshold_met",), threshold=rule.accept
     )
+
+
+def _abstentions(rule: Rule, question: Question, scores: Scores) -> Iterable[str]:
+    if question.options()[scores.best].key in rule.abstain_on:
+        yield "abstain_option"
+    if rule.abstain is not None and _strength(rule, question, scores) < rule.abstain:
+        yield f"{rule.on}_below_abstain"
 
 
 def _shortfalls(rule: Rule, question: Question, scores: Scores) -> Iterable[str]:

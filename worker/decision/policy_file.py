@@ -1,6 +1,7 @@
 """Policies as files: rules by question, in named profiles, bound to what they were made for."""
 
-from typing import Protocol
+from collections.abc import Mapping
+from typing import Annotated, Protocol, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -10,6 +11,11 @@ from worker.decision.question import Question
 from worker.decision.scores import Scores
 from worker.decision.strict_file import read_document
 from worker.errors import UsageError
+
+_SHA256 = "^[0-9a-f]{64}$"
+_Temperature = Annotated[float, Field(gt=0, le=1000, allow_inf_nan=False)]
+
+Named = TypeVar("Named")
 
 
 class _Part(BaseModel):
@@ -23,11 +29,17 @@ class _Part(BaseModel):
 
 
 class BoundPrompt(_Part):
-    """Which wording a policy was made for; without a checksum, whatever is around the wording."""
+    """Which wording a policy was made for; without a checksum, whatever is around the wording.
+
+    Attributes:
+        orders: in how many orders options were shown; None: as the wording does itself. Left out:
+            in whatever number.
+    """
 
     name: str
     version: str
     sha256: str | None = None
+    orders: int | None = None
 
 
 class BoundRuntime(_Part):
@@ -37,19 +49,42 @@ class BoundRuntime(_Part):
         llama_cpp: version and commit.
         backend: cpu, or the GPU's.
         cpu_variant: the instruction sets that the build uses on the machine.
+        batching: exact or packed. Left out: whichever.
+        kv_type: how keys and values are stored. Left out: whichever way.
     """
 
     llama_cpp: str
     backend: str
     cpu_variant: str
+    batching: str | None = None
+    kv_type: str | None = None
 
 
 class Binding(_Part):
-    """What a policy was made for. Thresholds mean nothing on another model or build."""
+    """What a policy was made for. Thresholds mean nothing on another model or build.
 
-    model_sha256: str = Field(pattern="^[0-9a-f]{64}$")
+    Attributes:
+        question_sets: the hashes of the sets that it has rules about, by ``name@version``.
+    """
+
+    model_sha256: str = Field(pattern=_SHA256)
     prompt: BoundPrompt
     runtime: BoundRuntime
+    question_sets: dict[str, Annotated[str, Field(pattern=_SHA256)]] = Field(default_factory=dict)
+
+
+class Temperatures(_Part):
+    """What the logits of answers are divided by; the most specific temperature counts, else 1.
+
+    Attributes:
+        question_sets: by ``name@version`` or ``name`` of a set, then by question.
+        questions: by question, in whatever ticket.
+        types: by type of question: choice, score or noul.
+    """
+
+    question_sets: dict[str, dict[str, _Temperature]] = Field(default_factory=dict)
+    questions: dict[str, _Temperature] = Field(default_factory=dict)
+    types: dict[str, _Temperature] = Field(default_factory=dict)
 
 
 class Rules(_Part):
@@ -77,6 +112,7 @@ class Policy(_Part):
         owner: whom to ask about it.
         approver: who has approved it.
         bound_to: what it was made for.
+        temperatures: what makes probabilities of the model's preferences, in every profile.
         profiles: rules by name, such as ``cautious``.
     """
 
@@ -85,6 +121,7 @@ class Policy(_Part):
     owner: str = ""
     approver: str = ""
     bound_to: Binding
+    temperatures: Temperatures = Field(default_factory=Temperatures)
     profiles: dict[str, Rules] = Field(min_length=1)
 
     def profile(self, name: str | None = None) -> "Profile":
@@ -129,10 +166,10 @@ class Profile:
         Args:
             key: the question's id.
             question: that was asked.
-            scores: of its options.
+            scores: of its options, after the temperature.
             question_set: ``name@version`` of the set that it is part of.
         """
-        rule = self._named(key, question_set)
+        rule = _named(self._rules.question_sets, self._rules.questions, key, question_set)
         if rule is not None:
             options = {option.key for option in question.options()}
             if not options.issuperset(rule.abstain_on):
@@ -141,14 +178,32 @@ class Profile:
         rule = rule or self._rules.types.get(question.type) or self._rules.default
         return NO_RULE if rule is None else judge(rule, question, scores)
 
-    def _named(self, key: str, question_set: str | None) -> Rule | None:
-        """Return the rule that names the question."""
-        if question_set is not None:
-            for name in (question_set, question_set.rpartition("@")[0]):
-                rule = self._rules.question_sets.get(name, {}).get(key)
-                if rule is not None:
-                    return rule
-        return self._rules.questions.get(key)
+    def temperature(self, key: str, question: Question, question_set: str | None = None) -> float:
+        """Return what the logits of the answer to a question are divided by; 1 unless it says.
+
+        Args:
+            key: the question's id.
+            question: that was asked.
+            question_set: ``name@version`` of the set that it is part of.
+        """
+        told = self.policy.temperatures
+        named = _named(told.question_sets, told.questions, key, question_set)
+        return named or told.types.get(question.type, 1.0)
+
+
+def _named(
+    question_sets: Mapping[str, Mapping[str, Named]],
+    questions: Mapping[str, Named],
+    key: str,
+    question_set: str | None,
+) -> Named | None:
+    """Return what names the question: in its set's version, in its set, or anywhere."""
+    if question_set is not None:
+        for name in (question_set, question_set.rpartition("@")[0]):
+            found = question_sets.get(name, {}).get(key)
+            if found is not None:
+                return found
+    return questions.get(key)
 
 
 class Decider(Protocol):
@@ -158,6 +213,10 @@ class Decider(Protocol):
         self, key: str, question: Question, scores: Scores, question_set: str | None = None
     ) -> Verdict:
         """Return what to do about the answer to a question; see :class:`Profile`."""
+        ...
+
+    def temperature(self, key: str, question: Question, question_set: str | None = None) -> float:
+        """Return what the logits of its answer are divided by first; see :class:`Profile`."""
         ...
 
 
@@ -171,18 +230,40 @@ def read_policy(name: str, content: bytes) -> Policy:
 
 
 def mismatches(bound: Binding, here: Binding) -> list[str]:
-    """Return each thing that a policy was made for and that is another here, naming both."""
+    """Return each thing that a policy was made for and that is another here, naming both.
+
+    A question set that is not here is none: nobody can ask it.
+    """
     pairs = [
         ("model sha256", bound.model_sha256, here.model_sha256),
         ("prompt", _wording(bound.prompt), _wording(here.prompt)),
         ("llama.cpp", bound.runtime.llama_cpp, here.runtime.llama_cpp),
         ("backend", bound.runtime.backend, here.runtime.backend),
         ("CPU variant", bound.runtime.cpu_variant, here.runtime.cpu_variant),
+        *_optional_pairs(bound, here),
+        *(
+            (f"question set {key}", sha256, here.question_sets.get(key, sha256))
+            for key, sha256 in bound.question_sets.items()
+        ),
     ]
-    if bound.prompt.sha256 is not None:
-        pairs.append(("prompt sha256", bound.prompt.sha256, here.prompt.sha256 or "unknown"))
     return [f"{what}: made for {one}, here {other}" for what, one, other in pairs if one != other]
+
+
+def _optional_pairs(bound: Binding, here: Binding) -> list[tuple[str, str, str]]:
+    """Return what is compared only where the policy says it."""
+    pairs = [
+        ("prompt sha256", bound.prompt.sha256, here.prompt.sha256),
+        ("batching", bound.runtime.batching, here.runtime.batching),
+        ("KV type", bound.runtime.kv_type, here.runtime.kv_type),
+    ]
+    if "orders" in bound.prompt.model_fields_set:
+        pairs.append(("orders", _orders(bound.prompt), _orders(here.prompt)))
+    return [(what, one, other or "unknown") for what, one, other in pairs if one is not None]
 
 
 def _wording(prompt: BoundPrompt) -> str:
     return f"{prompt.name}-v{prompt.version}"
+
+
+def _orders(prompt: BoundPrompt) -> str:
+    return "the wording's own" if prompt.orders is None else str(prompt.orders)

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from worker.decision.asked import Asked, View
 
@@ -57,6 +57,23 @@ def softmax(logits: Sequence[float], temperature: float = 1.0) -> tuple[float, .
     weights = [math.exp((logit - top) / temperature) for logit in logits]
     total = math.fsum(weights)
     return tuple(weight / total for weight in weights)
+
+
+def tempered(scores: Scores, temperature: float) -> Scores:
+    """Return scores with ``p_i^(1/T) / sum(p^(1/T))``, which is ``softmax(ln(p) / T)``.
+
+    Over 1 flattens, under 1 sharpens; the order of the options stays. Temperature scaling, Guo et
+    al., "On calibration of modern neural networks", ICML 2017, on the distribution as it is
+    answered: of several orders, their mean.
+
+    Args:
+        scores: of one question.
+        temperature: over zero; at 1 all bits stay.
+    """
+    if temperature == 1.0:
+        return scores
+    logits = [math.log(p) if p > 0 else -math.inf for p in scores.probabilities]
+    return replace(scores, probabilities=softmax(logits, temperature))
 
 
 def score_views(asked: Asked, readings: Sequence[Reading]) -> Scores:

@@ -7,7 +7,12 @@ from worker.decision.answer import BEYOND_SYSTEM_ONE, ChoiceAnswer, ScoreAnswer
 from worker.decision.policy import NO_POLICY, Verdict
 
 BEYOND = {
-    "verdict": {"disposition": "review", "reasons": ["no_policy"], "threshold": None},
+    "verdict": {
+        "disposition": "review",
+        "reasons": ["no_policy"],
+        "threshold": None,
+        "temperature": None,
+    },
     "label_mass": 0.9,
     "top_is_label": True,
     "window": None,

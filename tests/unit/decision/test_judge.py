@@ -45,6 +45,12 @@ def scores(*probabilities: float, label_mass: float = 0.9) -> Scores:
         ({"accept": 0.7, "min_label_mass": 0.95}, "review", ("label_mass_too_small",)),
         ({"accept": 0.7, "abstain_on": ["money"]}, "abstain", ("abstain_option",)),
         ({"accept": 0.7, "abstain_on": ["tech"]}, "accept", ("threshold_met",)),
+        ({"accept": 0.9, "abstain": 0.7}, "review", ("probability_below_threshold",)),
+        (
+            {"accept": 0.9, "abstain": 0.41, "on": "confidence"},
+            "abstain",
+            ("confidence_below_abstain", "confidence_below_threshold"),
+        ),
         (
             {"accept": 0.8, "margin": 0.5, "min_label_mass": 1, "abstain_on": ["money"]},
             "abstain",
