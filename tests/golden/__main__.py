@@ -2,7 +2,8 @@
 
 import asyncio
 
-from tests.golden.cases import differences, outcome_of, read_cases, write_case
+from tests.golden.answers import outcome_of
+from tests.golden.cases import differences, read_cases, write_case
 
 
 async def _write_all() -> None:

@@ -2,7 +2,8 @@
 
 import pytest
 
-from tests.golden.cases import COMMAND, Case, differences, outcome_of, read_cases
+from tests.golden.answers import outcome_of
+from tests.golden.cases import COMMAND, Case, differences, read_cases
 
 CASES = read_cases()
 

@@ -20,6 +20,7 @@ from worker.cli.redrive import redrive
 from worker.cli.replay import replay
 from worker.cli.run import run, serve
 from worker.cli.sample_model import sample_model
+from worker.cli.schema import schema
 from worker.cli.sets import sets
 from worker.cli.submit import submit
 from worker.cli.top import top
@@ -58,6 +59,7 @@ for _command in (
     sets,
     check,
     replay,
+    schema,
     sample_model,
 ):
     commands.add_command(_command)

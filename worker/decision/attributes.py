@@ -12,7 +12,7 @@ MAX_ANSWERS = 3
 MAX_VALUE_CHARACTERS = 256
 
 # SNS allows these in an attribute's name; the prefix "answer." takes seven of its 256 characters.
-_ATTRIBUTE_ID = re.compile(r"[A-Za-z0-9_-]{1,249}")
+ATTRIBUTE_ID = re.compile(r"[A-Za-z0-9_-]{1,249}")
 _FILTER_DECIMALS = 5
 
 
@@ -45,7 +45,7 @@ def outcome_attributes(outcome: Outcome) -> dict[str, Attribute]:
 
 def can_be_attribute(question_id: str) -> bool:
     """Return whether SNS takes a question's id as part of an attribute's name."""
-    return _ATTRIBUTE_ID.fullmatch(question_id) is not None
+    return ATTRIBUTE_ID.fullmatch(question_id) is not None
 
 
 def _answers(

@@ -15,11 +15,11 @@ MAX_QUESTIONS = 256
 MAX_METADATA = 16
 MAX_TICKET_ID = 128
 
+NOT_TEXT = ("assets", "images", "files", "videos")
+"""Fields of other System One servers that an answer would have to be about."""
+
 # How pydantic names the members of a union, and a key; the ticket has no such level.
 _UNION_MEMBERS = ("str", "dict[str,any]", "list[any]", "[key]")
-
-
-_NOT_TEXT = ("assets", "images", "files", "videos")  # of other System One servers
 
 
 class Ticket(BaseModel):
@@ -93,7 +93,7 @@ def validate_ticket(tree: dict[str, Any]) -> Ticket:
     Raises:
         Rejected: with the first place that is wrong.
     """
-    for name in _NOT_TEXT:
+    for name in NOT_TEXT:
         if tree.get(name):  # unlike other unknown fields: the answer would not be about it
             raise Rejected("invalid_ticket", "this model reads text only", name)
     try:
