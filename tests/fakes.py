@@ -303,9 +303,13 @@ class FakeEngine:
         if error is not None:
             raise error
         lengths = [_length(branch.prompt) for branch in evaluation.branches]
+        limit = evaluation.max_prompt_tokens
+        if limit is not None and max(lengths) > limit:
+            raise Rejected("prompt_too_long", f"{max(lengths)} tokens, at most {limit}")
         return Reply(
             readings=tuple(map(self._read, evaluation.branches)),
-            input_tokens=sum(lengths),
+            prompt_tokens=tuple(lengths),
+            trunk_tokens=min(lengths) // 2,
             evaluated_tokens=max(lengths),
             waiting_seconds=0.5,
             evaluation_seconds=0.25,

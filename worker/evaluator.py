@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from worker.decision.asked import Worded
 from worker.decision.control import ControlTokens
 from worker.decision.decided import decide
+from worker.decision.evidence import Witness
 from worker.decision.inquiry import Inquiry, Shelf, inquire
 from worker.decision.outcome import Outcome, Provenance, Timings, Usage, rejection
 from worker.decision.policy import REVIEW_ALL
@@ -59,8 +60,16 @@ class Evaluator:
         deadline: float | None = None,
         *,
         alone: bool = False,
+        witness: Witness | None = None,
     ) -> Outcome:
-        """Answer all questions of a ticket; *alone*: while nothing else is evaluated.
+        """Answer all questions of a ticket.
+
+        Args:
+            ticket: what is asked.
+            lane: who waits.
+            deadline: event-loop time after which the answer is useless.
+            alone: while nothing else is evaluated.
+            witness: sees what the answers are read from.
 
         Raises:
             Rejected: the ticket cannot be answered by this worker, ever.
@@ -73,7 +82,9 @@ class Evaluator:
         worded = await self._word(inquiry, orders)
         ahead = lane is Lane.INTERACTIVE
         async with self.gate.enter(alone=alone, ahead=ahead, deadline=deadline):
-            reply = await self.engine.score(_evaluation(worded), lane, deadline)
+            reply = await self.engine.score(_evaluation(worded, witness), lane, deadline)
+        if witness is not None:
+            witness.see(worded, reply.readings, reply.prompt_tokens, reply.trunk_tokens)
         return decide(
             ticket,
             inquiry,
@@ -125,10 +136,12 @@ class Evaluator:
         return characters * prompts
 
 
-def _evaluation(worded: Worded) -> Evaluation:
+def _evaluation(worded: Worded, witness: Witness | None) -> Evaluation:
     views = [view for asked in worded.questions for view in asked.views]
     return Evaluation(
-        worded.probes, tuple(Branch(view.prompt, view.label_tokens) for view in views)
+        worded.probes,
+        tuple(Branch(view.prompt, view.label_tokens) for view in views),
+        None if witness is None else witness.max_prompt_tokens,
     )
 
 

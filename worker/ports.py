@@ -33,10 +33,12 @@ class Evaluation:
         probes: two fixed questions rendered over the ticket's state; the tokens that both begin
             with are the trunk, which therefore depends on template and state alone.
         branches: one for each question and option order.
+        max_prompt_tokens: the most that a branch's full prompt may have; None: what fits.
     """
 
     probes: tuple[PromptText, PromptText]
     branches: tuple[Branch, ...]
+    max_prompt_tokens: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,17 +47,24 @@ class Reply:
 
     Attributes:
         readings: one for each branch, in order.
-        input_tokens: tokens of all full prompts together.
+        prompt_tokens: tokens of each branch's full prompt.
+        trunk_tokens: of those, the ones that all forked branches share.
         evaluated_tokens: tokens that were decoded.
         waiting_seconds: time from the door to the first call.
         evaluation_seconds: time from the first call to the last reading.
     """
 
     readings: tuple[Reading, ...]
-    input_tokens: int
+    prompt_tokens: tuple[int, ...]
+    trunk_tokens: int
     evaluated_tokens: int
     waiting_seconds: float
     evaluation_seconds: float
+
+    @property
+    def input_tokens(self) -> int:
+        """Tokens of all full prompts together."""
+        return sum(self.prompt_tokens)
 
 
 class Engine(Protocol):
@@ -72,7 +81,7 @@ class Engine(Protocol):
             deadline: event-loop time after which the answer is useless.
 
         Raises:
-            Rejected: a prompt does not fit the context.
+            Rejected: a prompt does not fit the context, or is longer than it may be.
             EngineBusy: too many tokens wait already.
             Backlogged: the deadline would pass before the last reading.
             DeadlinePassed: the deadline passed before the last reading.

@@ -54,9 +54,14 @@ def test_the_samples_requests(start: Start, tiny_model: Path) -> None:
         "same id": shared(2, id="d-0"),
         "control token": {"decision": decision(state=f"a {CONTROL} b")},
         "exactly one": {"decision": decision(), "decisions": None} | shared(2),
+        "may have 4096": {"decision": decision(state="help " * 4096)},
+        "may have 1024": {
+            "decisions": [decision(id=f"{n}", state="help " * 1024) for n in range(8)]
+        },
     }
 
     assert (200, ["access", "billing"]) == (single[0], single[1]["result"]["option_ids"])
+    assert 2 == len(set(single[1]["result"]["answer_token_ids"]))
     assert (200, 8) == (several[0], len(several[1]["results"]))
     assert single[1]["result"]["probabilities"] == several[1]["results"][0]["probabilities"]
     for message, body in refused.items():

@@ -276,6 +276,23 @@ async def test_a_prompt_that_does_not_fit(model: Model, trunk: int) -> None:
         assert is_empty(pool)
 
 
+async def test_a_prompt_that_is_longer_than_it_may_be(model: Model, short: Evaluation) -> None:
+    """Who asks may allow less than the context holds, and never more."""
+    longest = max(len(model.encode(branch.prompt)) for branch in short.branches)
+    with open_pool(model) as pool:
+        reply = await pool.score(replace(short, max_prompt_tokens=longest), Lane.BATCH)
+        with pytest.raises(Rejected, match=f"has {longest} tokens, in this request it may have"):
+            await pool.score(replace(short, max_prompt_tokens=longest - 1), Lane.BATCH)
+        too_long = make_evaluation(model, Lengths(8192, (1, 5)))
+        with pytest.raises(Rejected, match="the context holds 8192"):
+            await pool.score(replace(too_long, max_prompt_tokens=1 << 20), Lane.BATCH)
+
+    assert [len(model.encode(branch.prompt)) for branch in short.branches] == list(
+        reply.prompt_tokens
+    )
+    assert 0 < reply.trunk_tokens < longest
+
+
 @pytest.mark.parametrize("context_tokens", [256, 300, 1024])
 async def test_a_prompt_that_just_fits(model: Model, context_tokens: int) -> None:
     """A prompt of exactly the context's size is answered."""

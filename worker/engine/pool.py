@@ -374,11 +374,13 @@ class Pool:
         prompts = [encode(branch.prompt) for branch in evaluation.branches]
         first, second = (encode(probe) for probe in evaluation.probes)
         planned = plan((first, second), prompts)
-        limit = self._options.context_tokens
+        limit, holds = self._options.context_tokens, "the context holds"
+        if evaluation.max_prompt_tokens is not None and evaluation.max_prompt_tokens < limit:
+            limit, holds = evaluation.max_prompt_tokens, "in this request it may have"
         if planned.cells > limit:
             raise Rejected(
                 "prompt_too_long",
-                f"the longest prompt has {planned.cells} tokens, the context holds {limit}",
+                f"the longest prompt has {planned.cells} tokens, {holds} {limit}",
                 "state" if min(len(first), len(second)) > limit else "questions",
             )
         return planned, prompts, [branch.label_tokens for branch in evaluation.branches]

@@ -96,7 +96,8 @@ class Work:
         begun_at = self._entered_at if self._begun_at is None else self._begun_at
         return Reply(
             readings=readings,
-            input_tokens=self.plan.input_tokens,
+            prompt_tokens=tuple(map(len, self.prompts)),
+            trunk_tokens=self.plan.trunk_tokens,
             evaluated_tokens=self.progress.evaluated_tokens,
             waiting_seconds=begun_at - self._entered_at,
             evaluation_seconds=time.monotonic() - begun_at,

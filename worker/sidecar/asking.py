@@ -56,13 +56,15 @@ class Asker:
         try:
             tree = await off_loop(body, parse_json, body)
             wording = self.only or format_of(tree, self.spells_control)
-            ticket, write = await off_loop(body, wording.read, tree, ticket_id)
-            outcome = await self.evaluator.evaluate(ticket, Lane.INTERACTIVE, self.deadline)
+            query = await off_loop(body, wording.read, tree, ticket_id)
+            outcome = await self.evaluator.evaluate(
+                query.ticket, Lane.INTERACTIVE, self.deadline, witness=query.witness
+            )
         except WorkerError as error:
             raise Unanswered(error, wording) from error
         for answer in (outcome.answers or {}).values():
             metrics.DECISIONS.labels(answer.type, answer.verdict.disposition).inc()
-        return write(outcome)
+        return query.write(outcome)
 
 
 async def off_loop(body: bytes, function: Callable[..., Result], *arguments: Any) -> Result:

@@ -1,8 +1,10 @@
 """The formats a parsed body may be in, told apart by its fields, each with its own errors."""
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any, Protocol
 
+from worker.decision.evidence import Witness
 from worker.decision.outcome import Outcome
 from worker.decision.ticket import Ticket
 from worker.sidecar import semif, systemone
@@ -12,11 +14,26 @@ WriteAnswer = Callable[[Outcome], dict[str, Any]]
 ErrorAnswer = tuple[int, dict[str, Any]]
 
 
+@dataclass(frozen=True, slots=True)
+class Query:
+    """A request, read.
+
+    Attributes:
+        ticket: asks what it asks.
+        write: words the ticket's outcome.
+        witness: of whatever *write* tells beyond the outcome.
+    """
+
+    ticket: Ticket
+    write: WriteAnswer
+    witness: Witness | None = None
+
+
 class Format(Protocol):
     """How a request is read, and how an answer or a refusal is worded."""
 
-    def read(self, tree: Any, request_id: str) -> tuple[Ticket, WriteAnswer]:
-        """Return the ticket of a parsed body, and what words its outcome.
+    def read(self, tree: Any, request_id: str) -> Query:
+        """Read a parsed body; *request_id* is the id of a ticket without one.
 
         Raises:
             Rejected: with the place and the reason.
@@ -31,8 +48,8 @@ class Format(Protocol):
 class SystemOne:
     """System One's requests, answers and errors."""
 
-    def read(self, tree: Any, request_id: str) -> tuple[Ticket, WriteAnswer]:
-        return systemone.read_request(tree, request_id), systemone.write_answer
+    def read(self, tree: Any, request_id: str) -> Query:
+        return Query(systemone.read_request(tree, request_id), systemone.write_answer)
 
     def error(self, refusal: Refusal) -> ErrorAnswer:
         return refusal.status, systemone.write_error(refusal)
@@ -48,9 +65,14 @@ class Semif:
     def __init__(self, spells_control: Callable[[str], bool]) -> None:
         self._spells_control = spells_control
 
-    def read(self, tree: Any, request_id: str) -> tuple[Ticket, WriteAnswer]:
+    def read(self, tree: Any, request_id: str) -> Query:
         request = semif.read_request(tree, self._spells_control)
-        return semif.to_ticket(request, request_id), lambda o: semif.write_answer(request, o)
+        witness = Witness(semif.max_tokens_each(request))
+        return Query(
+            semif.to_ticket(request, request_id),
+            lambda outcome: semif.write_answer(request, outcome, witness),
+            witness,
+        )
 
     def error(self, refusal: Refusal) -> ErrorAnswer:
         return semif.status_of(refusal), semif.write_error(refusal)

@@ -1,12 +1,14 @@
 """The wire format of AWS's SemIf sample to and from tickets and outcomes."""
 
+import sys
 from collections.abc import Callable
 from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from worker.decision.answer import ChoiceAnswer
-from worker.decision.outcome import ModelProvenance, Outcome
+from worker.decision.evidence import Evidence, Witness
+from worker.decision.outcome import Outcome, Provenance
 from worker.decision.question import Choice, Question, Text
 from worker.decision.ticket import Ticket, first_fault
 from worker.errors import Bug, Rejected
@@ -14,6 +16,9 @@ from worker.sidecar.refusal import Refusal
 
 MAX_SHARED_DECISIONS = 8
 MIN_OPTIONS, MAX_OPTIONS = 2, 16
+MAX_DECISION_TOKENS = 4096
+MAX_REQUEST_TOKENS = 8192
+"""All decisions of a request together: each of several may have its share."""
 FIELDS = frozenset(("decision", "decisions"))
 """Any of these at the top of a body says that it is the sample's."""
 
@@ -80,7 +85,12 @@ class SemifResult(_Part):
     id: str
     option_ids: list[str]
     probabilities: list[float]
+    option_logits: list[float]
+    answer_token_ids: list[int]
+    input_tokens: int
     allowed_token_mass: float
+    full_vocab_argmax_id: int
+    prompt_sha256: str
     prompt_version: str
     model: dict[str, Any]
     readout: str
@@ -93,8 +103,11 @@ class SemifTiming(_Part):
     """What several decisions took together."""
 
     batch_size: int
+    prefix_tokens: int
     input_tokens: int
     evaluated_tokens: int
+    max_request_tokens: int
+    max_tokens_per_decision: int
     total_seconds: float
 
 
@@ -153,16 +166,33 @@ def to_ticket(request: SemifRequest, request_id: str) -> Ticket:
     return Ticket(ticket_id=request_id, state=asked[0].state, questions=questions)
 
 
-def write_answer(request: SemifRequest, outcome: Outcome) -> dict[str, Any]:
-    """Word an outcome as the sample does."""
-    results = [_result(decision, outcome) for decision in request.asked()]
+def max_tokens_each(request: SemifRequest) -> int:
+    """Return how many tokens the prompt of each decision may have."""
+    return min(MAX_DECISION_TOKENS, MAX_REQUEST_TOKENS // len(request.asked()))
+
+
+def write_answer(request: SemifRequest, outcome: Outcome, witness: Witness) -> dict[str, Any]:
+    """Word an outcome as the sample does.
+
+    Args:
+        request: that was asked.
+        outcome: of its ticket.
+        witness: saw what the answers were read from.
+    """
+    results = [
+        _result(decision, outcome, evidence)
+        for decision, evidence in zip(request.asked(), witness.seen, strict=True)
+    ]
     if request.decision is not None:
         return SemifSingle(result=results[0]).model_dump()
     usage, timings = outcome.usage, outcome.timings
     timing = SemifTiming(
         batch_size=len(results),
+        prefix_tokens=witness.trunk_tokens,
         input_tokens=usage.input_tokens if usage else 0,
         evaluated_tokens=usage.evaluated_tokens if usage else 0,
+        max_request_tokens=MAX_REQUEST_TOKENS,
+        max_tokens_per_decision=max_tokens_each(request),
         total_seconds=timings.waiting_seconds + timings.evaluation_seconds if timings else 0.0,
     )
     return SemifShared(results=results, timing=timing).model_dump()
@@ -180,7 +210,7 @@ def status_of(refusal: Refusal) -> int:
     return 400 if refusal.status in (413, 422) else refusal.status
 
 
-def _result(decision: SemifDecision, outcome: Outcome) -> SemifResult:
+def _result(decision: SemifDecision, outcome: Outcome, evidence: Evidence) -> SemifResult:
     answer = (outcome.answers or {})[decision.id]
     if not isinstance(answer, ChoiceAnswer):
         raise Bug("a choice was answered by something else")
@@ -192,9 +222,15 @@ def _result(decision: SemifDecision, outcome: Outcome) -> SemifResult:
         id=decision.id,
         option_ids=keys,
         probabilities=[answer.probabilities[key] for key in keys],
+        # JSON has no infinity, which a model may give a token that it rules out.
+        option_logits=[max(logit, -sys.float_info.max) for logit in evidence.option_logits],
+        answer_token_ids=list(evidence.option_tokens),
+        input_tokens=evidence.prompt_tokens,
         allowed_token_mass=answer.label_mass,
+        full_vocab_argmax_id=evidence.top_token,
+        prompt_sha256=evidence.prompt_sha256,
         prompt_version=f"{outcome.provenance.prompt.name}-v{outcome.provenance.prompt.version}",
-        model=_model(outcome.provenance.model),
+        model=_model(outcome.provenance),
         readout=_READOUT,
         probability_status=_STATUS,
         forward_seconds=evaluating,
@@ -202,13 +238,19 @@ def _result(decision: SemifDecision, outcome: Outcome) -> SemifResult:
     )
 
 
-def _model(model: ModelProvenance) -> dict[str, Any]:
+def _model(provenance: Provenance) -> dict[str, Any]:
+    model, runtime = provenance.model, provenance.runtime
     return {
         "source": model.name,
         "revision": model.sha256,
         "backend": "llamacpp",
         "dtype": model.quantization,
         "gguf": {"file": model.file, "bytes": model.size_bytes, "sha256": model.sha256},
+        "llama_cpp_python_version": runtime.llama_cpp_python,
+        "n_gpu_layers": runtime.gpu_layers,
+        "gpu_offload_requested": runtime.gpu_layers != 0,
+        "registered_backends": list(runtime.backends),
+        "max_request_tokens": MAX_REQUEST_TOKENS,
     }
 
 

@@ -63,7 +63,7 @@ def read(body: bytes) -> None:
     try:
         tree = parse_json(body)
         wording = format_of(tree, lambda text: CONTROL in text)
-        ticket, _ = wording.read(tree, "t")
+        ticket = wording.read(tree, "t").ticket
     except Rejected as fault:
         status, answer = wording.error(refusal_of(fault))
         assert 400 <= status < 500

@@ -1,10 +1,14 @@
 """The SemIf sample's requests, answers, limits and errors."""
 
+import hashlib
+import math
+import sys
 from typing import Any
 
 import pytest
 
 from tests.unit.sidecar.bench import CONTROL, make_decision, make_request, open_bench
+from worker.decision.scores import Reading
 from worker.errors import EngineBusy, Rejected
 
 
@@ -22,6 +26,63 @@ async def test_a_single_decision() -> None:
         result["model"]["gguf"]["file"],
         result["model"]["gguf"]["sha256"],
     )
+
+
+async def test_what_an_answer_was_read_from() -> None:
+    """Logits, token ids and tokens of each decision, and the hash of the prompt that was put."""
+    decisions = [make_decision(id=name, question=f"{name}?") for name in ("one", "another")]
+    async with open_bench() as bench:
+        answered = await bench.post({"decisions": decisions})
+        [evaluation] = bench.engine.evaluations
+    results = answered.body["results"]
+
+    for result, branch in zip(results, evaluation.branches, strict=True):
+        weights = [math.exp(logit) for logit in result["option_logits"]]
+        text = "".join(piece.text for piece in branch.prompt)
+        assert pytest.approx(result["probabilities"]) == [w / sum(weights) for w in weights]
+        assert [100, 101] == result["answer_token_ids"]
+        assert (len(text), 0) == (result["input_tokens"], result["full_vocab_argmax_id"])
+        assert hashlib.sha256(text.encode()).hexdigest() == result["prompt_sha256"]
+    assert answered.body["timing"]["input_tokens"] == sum(r["input_tokens"] for r in results)
+    assert 0 < answered.body["timing"]["prefix_tokens"] < results[0]["input_tokens"]
+
+
+async def test_a_token_that_the_model_rules_out() -> None:
+    """Its logit is the lowest number there is: JSON knows no infinity."""
+    async with open_bench() as bench:
+        bench.engine.readings[2] = Reading((-math.inf, 0.0), 1.0, 0)
+        answered = await bench.post({"decision": make_decision()})
+
+    assert [-sys.float_info.max, 0.0] == answered.body["result"]["option_logits"]
+    assert [0.0, 1.0] == answered.body["result"]["probabilities"]
+
+
+@pytest.mark.parametrize(
+    ("decisions", "most"), [(None, 4096), (1, 4096), (2, 4096), (3, 2730), (8, 1024)]
+)
+async def test_tokens_have_limits_of_their_own(decisions: int | None, most: int) -> None:
+    """4,096 for a decision, 8,192 for a request: one token over is 400, and is not cut."""
+
+    def body(state: str) -> dict[str, Any]:
+        asked = [make_decision(id=str(n), state=state) for n in range(decisions or 1)]
+        return {"decision": asked[0]} if decisions is None else {"decisions": asked}
+
+    async with open_bench() as bench:  # where a character is a token
+        await bench.post(body(""))
+        used = max(
+            sum(len(piece.text) for piece in branch.prompt)
+            for branch in bench.engine.evaluations[0].branches
+        )
+        fits = await bench.post(body("x" * (most - used)))
+        refused = await bench.post(body("x" * (most - used + 1)))
+
+    assert (200, 400, False) == (fits.status, refused.status, refused.body["retryable"])
+    assert f"{most + 1} tokens, at most {most}" in refused.body["error"]
+    if decisions is not None:
+        assert (8192, most) == (
+            fits.body["timing"]["max_request_tokens"],
+            fits.body["timing"]["max_tokens_per_decision"],
+        )
 
 
 async def test_shared_decisions_are_one_evaluation() -> None:
