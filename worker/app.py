@@ -18,10 +18,11 @@ from worker.queue.lease import Leases
 from worker.queue.locations import AllowList, Prefix
 from worker.queue.offload import OffloadingPublisher
 from worker.queue.opening import Bookcase, Opener
+from worker.queue.protection import open_protection
 from worker.queue.s3 import open_documents
 from worker.queue.sns import open_publisher
 from worker.queue.sqs import SqsInbox, open_inbox
-from worker.settings import Settings, under_sagemaker
+from worker.settings import Settings, ecs_agent_url, under_sagemaker
 from worker.sidecar.keys import Keys
 from worker.sidecar.server import Sidecar, SidecarOptions
 
@@ -66,7 +67,7 @@ async def run_faces(settings: Settings, lifecycle: Lifecycle, aws: Connection | 
         lifecycle.ready()
         if queue is not None:
             _log.info("receiving", queue_url=settings.queue_url, topic_arn=settings.topic_arn)
-            await _consumer(settings, lifecycle, brain.evaluator, opener, *queue).run()
+            await _consume(settings, lifecycle, brain.evaluator, opener, *queue)
         await lifecycle.stopping.wait()
         if sidecar is not None:
             left_seconds = settings.drain_seconds - lifecycle.draining_seconds()
@@ -96,6 +97,7 @@ async def _open_sidecar(stack: AsyncExitStack, settings: Settings, lifecycle: Li
         guard_probes=settings.guard_probes,
     )
     sidecar = Sidecar(lifecycle, options, keys)
+    lifecycle.tell_abandoned("requests", lambda: sidecar.at_work)
     await sidecar.listen(settings.host, settings.port or 0)
     stack.push_async_callback(sidecar.close)
     _log.info("callers", keys=0 if keys is None else len(keys), everybody=keys is None)
@@ -176,14 +178,15 @@ async def open_opener(stack: AsyncExitStack, settings: Settings, aws: Connection
     return Opener(settings.max_body_bytes, bookcase)
 
 
-def _consumer(
+async def _consume(
     settings: Settings,
     lifecycle: Lifecycle,
     evaluator: Evaluator,
     opener: Opener,
     inbox: SqsInbox,
     publisher: Publisher,
-) -> Consumer:
+) -> None:
+    """Carry deliveries until the stop event, protected from scale-in where there is ECS."""
     leases = Leases(
         inbox,
         visibility_seconds=inbox.visibility_seconds,
@@ -201,11 +204,17 @@ def _consumer(
         opener=opener,
         groups=Groups(in_order=(settings.queue_url or "").endswith(".fifo")),
     )
-    return Consumer(
-        inbox=inbox,
-        handler=handler,
-        leases=leases,
-        lifecycle=lifecycle,
-        max_in_hand=settings.max_in_hand,
-        drain_seconds=settings.drain_seconds,
-    )
+    async with open_protection(ecs_agent_url()) as protection:
+        consumer = Consumer(
+            inbox=inbox,
+            handler=handler,
+            leases=leases,
+            lifecycle=lifecycle,
+            max_in_hand=settings.max_in_hand,
+            drain_seconds=settings.drain_seconds,
+            queued_tokens=lambda: evaluator.engine.waiting_tokens,
+            max_queued_tokens=settings.max_queued_tokens or settings.max_waiting_tokens // 2,
+            on_change=protection.note if protection else lambda _: None,
+        )
+        lifecycle.tell_abandoned("deliveries", consumer.in_hand)
+        await consumer.run()

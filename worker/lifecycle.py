@@ -40,6 +40,7 @@ class Lifecycle:
         self._stopped_at = 0.0
         self._signalled = False
         self._hangup_calls: list[Callable[[], Awaitable[None]]] = []
+        self._in_hand: dict[str, Callable[[], object]] = {}
 
     def ready(self) -> None:
         """Enter the phase in which work is taken, unless a stop came first."""
@@ -77,6 +78,10 @@ class Lifecycle:
         if self.failure is not None:
             return self.failure.exit_code
         return ExitCode.DRAINED_UNFINISHED if self.unfinished else ExitCode.DONE
+
+    def tell_abandoned(self, name: str, in_hand: Callable[[], object]) -> None:
+        """Name what is in hand should a second signal end the process: ids or counts, no text."""
+        self._in_hand[name] = in_hand
 
     @contextmanager
     def signals(self) -> Iterator[None]:
@@ -117,7 +122,8 @@ class Lifecycle:
 
     def _on_signal(self, number: signal.Signals) -> None:
         if self._signalled:
-            _log.warning("exit_at_once", signal=number.name)
+            abandoned = {name: in_hand() for name, in_hand in self._in_hand.items()}
+            _log.warning("exit_at_once", signal=number.name, **abandoned)
             os._exit(128 + number)
         self._signalled = True
         self.stop(number.name)

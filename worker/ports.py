@@ -118,6 +118,8 @@ class Delivery:
         asked_at: event-loop time just before the receive was sent; the lease counts from here.
         sent_at: Unix time at which the producer sent the message, in seconds.
         receive_count: how often SQS has handed the message out, this time included.
+        attributes: the message's own that were asked for, by name.
+        trace_header: X-Ray's, as SQS carries it; or nothing.
     """
 
     message_id: str
@@ -127,6 +129,8 @@ class Delivery:
     sent_at: float
     asked_at: float
     group_id: str | None = None
+    attributes: Mapping[str, str] = field(default_factory=dict, repr=False, hash=False)
+    trace_header: str = ""
 
 
 class Inbox(Protocol):

@@ -176,6 +176,12 @@ class Settings(BaseSettings):
         None, "Queue", "SNS topic that outcomes go to", pattern=r"^arn:[^:]+:sns:[^:]+:\d+:[^:]+$"
     )
     max_in_hand: int = _setting(16, "Queue", "deliveries held at once", ge=1, le=1000)
+    max_queued_tokens: int | None = _setting(
+        None,
+        "Queue",
+        "while so many tokens wait, no more is received [half of max_waiting_tokens]",
+        ge=1,
+    )
     wait_seconds: int = _setting(5, "Queue", "long poll", ge=1, le=20)
     visibility_seconds: int | None = _setting(
         None, "Queue", "lease of a delivery [the queue's own]", ge=3, le=43_200
@@ -330,6 +336,11 @@ def load_settings(flags: dict[str, Any]) -> Settings:
         if not faults:
             return settings
     raise UsageError("settings: " + "; ".join(faults))
+
+
+def ecs_agent_url() -> str | None:
+    """Return where ECS's agent answers this task; None elsewhere."""
+    return os.environ.get("ECS_AGENT_URI")
 
 
 def under_sagemaker() -> bool:

@@ -107,6 +107,25 @@ def test_past_the_drain_deadline_work_is_released(
     assert code == 6
 
 
+def test_a_second_signal_says_what_it_abandons(desk: Desk, start: Start, tiny_model: Path) -> None:
+    """It ends the process at once, with 128 + its number; the messages come back by themselves."""
+    desk.send_tickets(tickets(20, words=3000))
+    worker = start(
+        "run", "--model", str(tiny_model), "--wait-seconds", "1", "--max-in-hand", "3",
+        *desk.flags(),
+    )  # fmt: skip
+    desk.outcomes(1)
+    worker.process.send_signal(signal.SIGTERM)
+    worker.event("drain_started")
+    worker.process.send_signal(signal.SIGINT)
+    abandoned = worker.event("exit_at_once")
+
+    assert 128 + signal.SIGINT == worker.wait()
+    assert "SIGINT" == abandoned["signal"]
+    assert 1 <= len(abandoned["deliveries"]) <= 3
+    assert len(abandoned["deliveries"]) <= desk.hidden()
+
+
 def test_rejects_what_is_not_a_ticket(desk: Desk, start: Start, tiny_model: Path) -> None:
     """A bad body is moved to the dead letters with code and place, and its rejection published."""
     body = json.dumps({"state": SECRET, "questions": {"q": {"type": "choice"}}})

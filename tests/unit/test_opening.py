@@ -32,7 +32,9 @@ def holding(content: bytes, key: str = "a/b", content_type: str = "text/plain") 
 
 
 async def opened(opener: Opener, body: str) -> Ticket:
-    return await opener.with_state(await opener.ticket(make_delivery(body=body)))
+    delivery = make_delivery(body=body)
+    found = await opener.unwrap(delivery)
+    return await opener.with_state(await opener.ticket(delivery, found))
 
 
 async def refusal(opener: Opener, body: str) -> Rejected:

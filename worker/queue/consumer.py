@@ -3,7 +3,7 @@
 import asyncio
 import random
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 import structlog
@@ -29,7 +29,10 @@ class Consumer:
 
     Attributes:
         max_in_hand: the most deliveries held at once.
+        queued_tokens: how many tokens of received tickets wait for the engine.
+        max_queued_tokens: while so many wait, no more is received.
         drain_seconds: how long held deliveries may go on after the stop.
+        on_change: told how many deliveries are held, whenever that changes.
     """
 
     inbox: Inbox
@@ -38,6 +41,9 @@ class Consumer:
     lifecycle: Lifecycle
     max_in_hand: int
     drain_seconds: float
+    queued_tokens: Callable[[], int] = lambda: 0
+    max_queued_tokens: int = 1
+    on_change: Callable[[int], None] = lambda _: None
     _held: dict[asyncio.Task[None], Delivery] = field(default_factory=dict, init=False)
     _failed_polls: int = field(default=0, init=False)
 
@@ -55,7 +61,7 @@ class Consumer:
 
     async def _has_place(self) -> bool:
         """Wait until there is a free place, or until the stop event; say which."""
-        while len(self._held) >= self.max_in_hand:
+        while self._is_full():
             stopped = asyncio.create_task(self.lifecycle.stopping.wait())
             try:
                 await asyncio.wait({stopped, *self._held}, return_when=asyncio.FIRST_COMPLETED)
@@ -64,6 +70,12 @@ class Consumer:
             if self.lifecycle.stopping.is_set():
                 return False
         return True
+
+    def _is_full(self) -> bool:
+        # With nothing in hand, tokens that wait are callers', who have places of their own.
+        return len(self._held) >= self.max_in_hand or (
+            bool(self._held) and self.queued_tokens() >= self.max_queued_tokens
+        )
 
     async def _receive(self) -> None:
         # The poll is never cancelled: SQS would hand messages to a caller who is gone. A stop
@@ -76,7 +88,16 @@ class Consumer:
             self.handler.groups.join(delivery)
             task = asyncio.create_task(self.handler.carry(delivery), name=delivery.message_id)
             self._held[task] = delivery
-            task.add_done_callback(self._held.pop)
+            task.add_done_callback(self._forget)
+        self.on_change(len(self._held))
+
+    def _forget(self, task: asyncio.Task[None]) -> None:
+        del self._held[task]
+        self.on_change(len(self._held))
+
+    def in_hand(self) -> list[str]:
+        """Return the message ids of what is held now."""
+        return [delivery.message_id for delivery in self._held.values()]
 
     async def _poll(self) -> Sequence[Delivery]:
         free = self.max_in_hand - len(self._held)

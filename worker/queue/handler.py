@@ -29,10 +29,26 @@ from worker.queue.groups import Groups
 from worker.queue.lease import Leases
 from worker.queue.opening import Opener
 from worker.queue.settled import Settled
+from worker.queue.trace import Trace, read_trace
 
 _FINISHED = ("decided", "rejected")
 
 _log = structlog.get_logger()
+
+
+@dataclass(slots=True)
+class _Carried:
+    """What is known of a delivery so far.
+
+    Attributes:
+        delivery: that is carried.
+        trace: where its message belongs.
+        ticket: that it holds, once that is parsed.
+    """
+
+    delivery: Delivery
+    trace: Trace
+    ticket: Ticket | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,23 +132,33 @@ class Handler:
         if result := self.settled.result(delivery.message_id):
             await self.inbox.delete(delivery)
             return result
-        ticket: Ticket | None = None
+        carried = _Carried(delivery, read_trace(delivery.attributes, delivery.trace_header))
         try:
-            ticket = await self.opener.ticket(delivery)
-            ticket = await self.opener.with_state(ticket)
+            ticket = await self._open(carried)
             # What was received before may have ended a process: it must not drag others along.
             alone = delivery.receive_count > 1
             outcome = await self.evaluator.evaluate(ticket, Lane.BATCH, alone=alone)
-            await self._publish(outcome, delivery)
+            await self._publish(outcome, carried)
         except Rejected as fault:
-            return await self._reject(delivery, ticket, fault)
+            return await self._reject(carried, fault)
         self.settled.publish(delivery.message_id, "decided")
         for answer in (outcome.answers or {}).values():
             metrics.DECISIONS.labels(answer.type, answer.verdict.disposition).inc()
         await self.inbox.delete(delivery)
         return "decided"
 
-    async def _reject(self, delivery: Delivery, ticket: Ticket | None, fault: Rejected) -> str:
+    async def _open(self, carried: _Carried) -> Ticket:
+        delivery = carried.delivery
+        found = await self.opener.unwrap(delivery)
+        carried.trace = read_trace(found.attributes, delivery.trace_header)
+        if trace_id := carried.trace.trace_id:
+            structlog.contextvars.bind_contextvars(trace_id=trace_id)
+        carried.ticket = ticket = await self.opener.ticket(delivery, found)
+        structlog.contextvars.bind_contextvars(ticket_id=ticket.ticket_id)
+        return await self.opener.with_state(ticket)
+
+    async def _reject(self, carried: _Carried, fault: Rejected) -> str:
+        delivery, ticket = carried.delivery, carried.ticket
         _log.warning(
             "ticket_rejected", code=fault.code, where=fault.place_for_log(), error=fault.message
         )
@@ -154,32 +180,32 @@ class Handler:
         outcome = self.evaluator.reject(
             fault, ticket_id=ticket_id, body=delivery.body, ticket=ticket
         )
-        if not await self._publish_rejection(outcome, delivery) and not self.has_dead_letter_queue:
+        if not await self._publish_rejection(outcome, carried) and not self.has_dead_letter_queue:
             await self._back_off(delivery, fault)
             return "kept"
         self.settled.publish(delivery.message_id, "rejected")
         await self.inbox.delete(delivery)
         return "rejected"
 
-    async def _publish_rejection(self, outcome: Outcome, delivery: Delivery) -> bool:
+    async def _publish_rejection(self, outcome: Outcome, carried: _Carried) -> bool:
         """Publish a rejection, without its metadata if it is too large; return whether it went."""
         for rejection in (outcome, outcome.model_copy(update={"metadata": {}})):
             try:
-                await self._publish(rejection, delivery)
+                await self._publish(rejection, carried)
             except Rejected as fault:
                 _log.warning("rejection_refused", code=fault.code, error=fault.message)
             else:
                 return True
         return False
 
-    async def _publish(self, outcome: Outcome, delivery: Delivery) -> None:
+    async def _publish(self, outcome: Outcome, carried: _Carried) -> None:
         # What a log line and an outcome have in common.
         structlog.contextvars.bind_contextvars(outcome_id=outcome.outcome_id)
         await self.publisher.publish(
             outcome.as_json(),
-            outcome_attributes(outcome),
+            outcome_attributes(outcome) | carried.trace.attributes(),
             outcome_id=outcome.outcome_id,
-            group_id=delivery.group_id,
+            group_id=carried.delivery.group_id,
         )
 
     async def _back_off(self, delivery: Delivery, error: Exception) -> str:

@@ -67,17 +67,24 @@ class Opener:
     max_body_bytes: int
     bookcase: Bookcase | None = None
 
-    async def ticket(self, delivery: Delivery) -> Ticket:
-        """Parse the ticket in *delivery*: in its body, in an SNS envelope, or in S3.
+    async def unwrap(self, delivery: Delivery) -> Unwrapped:
+        """Take an SNS envelope off, and see whether the ticket lies in S3.
+
+        Raises:
+            Rejected: it is a pointer, but not to a place in S3.
+        """
+        # A large body takes a while: not on the loop. One that is too large is refused at once.
+        elsewhere = LARGE_BODY < len(delivery.body) <= self._most_bytes()
+        take_off = partial(unwrap, delivery.body, delivery.attributes)
+        return await _run(take_off, in_thread=elsewhere)
+
+    async def ticket(self, delivery: Delivery, found: Unwrapped) -> Ticket:
+        """Parse the ticket that was *found* in *delivery*: in its body, or in S3.
 
         Raises:
             Rejected: there is no valid ticket, or it may not be read.
             AwsUnavailable: S3 does not give it now.
         """
-        # A large body takes a while: not on the loop. One that is too large is refused at once.
-        length = len(delivery.body)
-        elsewhere = LARGE_BODY < length <= self._most_bytes()
-        found = await _run(partial(unwrap, delivery.body), in_thread=elsewhere)
         if found.pointer is None:
             body, max_bytes = found.body, self.max_body_bytes
         else:

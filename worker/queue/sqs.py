@@ -13,6 +13,8 @@ from worker.errors import AwsUnusable
 from worker.ports import Delivery
 from worker.queue.aws import Connection, aws_errors, call_config, errors_by_place, poll_config
 from worker.queue.batches import MOST_ENTRIES, Batches
+from worker.queue.envelope import SIZE_ATTRIBUTES
+from worker.queue.trace import AWS_HEADER, NAMES
 
 if TYPE_CHECKING:
     from types_aiobotocore_sqs.client import SQSClient
@@ -81,7 +83,9 @@ class SqsInbox:
                     "ApproximateReceiveCount",
                     "SentTimestamp",
                     "MessageGroupId",
+                    AWS_HEADER,
                 ],
+                MessageAttributeNames=[*NAMES, *SIZE_ATTRIBUTES],
             )
         return [_delivery(message, asked_at) for message in answer.get("Messages", [])]
 
@@ -142,7 +146,7 @@ class SqsInbox:
         )
         attributes: Any = {
             name: {"DataType": "String", "StringValue": attribute_value(value)}
-            for name, value in reason.items()
+            for name, value in {**delivery.attributes, **reason}.items()
             if value
         }
         if len(delivery.body.encode()) > _MAX_MESSAGE_BYTES - _REASON_BYTES:
@@ -152,6 +156,7 @@ class SqsInbox:
                 QueueUrl=self.facts.dead_letter_url,
                 MessageBody=delivery.body,
                 MessageAttributes=attributes,
+                MessageSystemAttributes=_trace_header(delivery),
                 **group,
             )
 
@@ -216,6 +221,12 @@ async def _look_at(client: "SQSClient", queue_url: str) -> QueueFacts:
     return QueueFacts(visibility or _DEFAULT_VISIBILITY_SECONDS, dead_letter_url)
 
 
+def _trace_header(delivery: Delivery) -> Any:
+    if not delivery.trace_header:
+        return {}
+    return {AWS_HEADER: {"DataType": "String", "StringValue": delivery.trace_header}}
+
+
 def _delivery(message: Any, asked_at: float) -> Delivery:
     attributes = message.get("Attributes", {})
     sent_at = int(attributes.get("SentTimestamp", 0)) / 1000
@@ -228,4 +239,10 @@ def _delivery(message: Any, asked_at: float) -> Delivery:
         sent_at=sent_at,
         asked_at=asked_at,
         group_id=attributes.get("MessageGroupId"),
+        attributes={
+            name: attribute["StringValue"]
+            for name, attribute in message.get("MessageAttributes", {}).items()
+            if "StringValue" in attribute
+        },
+        trace_header=attributes.get(AWS_HEADER, ""),
     )

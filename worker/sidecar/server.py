@@ -92,6 +92,11 @@ class Sidecar:
         """The port that is listened on."""
         return self._port
 
+    @property
+    def at_work(self) -> int:
+        """Requests in progress that have arrived as a whole."""
+        return self._admission.at_work
+
     async def listen(self, host: str, port: int) -> None:
         """Accept connections; until there is an evaluator, ``/ping`` says 503.
 

@@ -55,6 +55,8 @@ class Bench:
             lifecycle=self.lifecycle,
             max_in_hand=max_in_hand,
             drain_seconds=drain_seconds,
+            queued_tokens=lambda: self.engine.waiting_tokens,
+            max_queued_tokens=1000,
         )
 
 

@@ -4,6 +4,7 @@ import asyncio
 from collections import deque
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from itertools import pairwise
 
 import pytest
@@ -82,6 +83,40 @@ async def test_a_free_place_is_filled_at_once() -> None:
         assert 2 == len(bench.engine.evaluations)
         bench.publisher.faults.gates["publish"].set()
         await bench.journal.until("delete", times=3)
+
+
+async def test_no_more_is_received_while_many_tokens_wait() -> None:
+    """A few long tickets fill the engine as well as many short ones; callers' tokens do not."""
+    bench = make_bench()
+    bench.engine.waiting_tokens = 1000
+    bench.engine.gate = asyncio.Event()
+    put(bench, 30)
+    async with running(bench, bench.consumer(max_in_hand=25)):
+        await bench.journal.until("evaluate", times=10)
+        await advance(100)
+        assert [("receive", 10)] == bench.journal.of("receive")
+        bench.engine.waiting_tokens = 999
+        bench.engine.gate.set()
+        await bench.journal.until("delete", times=30)
+
+    assert 30 == len(bench.publisher.published)
+
+
+async def test_whoever_watches_is_told_what_is_in_hand() -> None:
+    """How many deliveries are held, whenever that changes; and which, when asked."""
+    bench = make_bench()
+    bench.engine.gate = asyncio.Event()
+    told: list[int] = []
+    put(bench, 2)
+    consumer = replace(bench.consumer(), on_change=told.append)
+    async with running(bench, consumer):
+        await bench.journal.until("evaluate", times=2)
+        assert ["m-1", "m-2"] == consumer.in_hand()
+        bench.engine.gate.set()
+        await bench.journal.until("delete", times=2)
+
+    assert (2, 0) == (max(told), told[-1])
+    assert [] == consumer.in_hand()
 
 
 async def test_a_stop_before_the_first_poll_is_not_lost() -> None:

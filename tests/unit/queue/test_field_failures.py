@@ -123,7 +123,8 @@ async def test_a_poison_ticket_drags_no_neighbour_along() -> None:
     bench.inbox.put(make_body())
     again, first = await bench.inbox.receive(2)
     bench.engine.gate = asyncio.Event()
-    ticket = await bench.handler.opener.ticket(first)
+    opener = bench.handler.opener
+    ticket = await opener.ticket(first, await opener.unwrap(first))
     carrying = [asyncio.create_task(bench.handler.carry(again))]
     await bench.journal.until("evaluate")
     carrying.append(asyncio.create_task(bench.handler.carry(first)))
