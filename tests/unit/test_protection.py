@@ -93,7 +93,7 @@ async def test_an_idle_task_asks_for_nothing(agent: Agent) -> None:
         assert busy is not None
         busy.note(1)
         await agent.until(1)
-        await until(lambda: bool(not busy.is_on))
+        await until(lambda: busy.is_on)
     assert [True, False] == agent.enabled
 
 
@@ -113,7 +113,7 @@ async def test_an_agent_that_refuses_is_told_of_once(agent: Agent, answer: dict[
                 protection.note(1)
                 await agent.until(times)
                 protection.note(0)
-                await until(lambda: bool(protection._changed.is_set()))
+                await until(lambda: not protection._changed.is_set())
 
     assert ["task_not_protected"] == [line["event"] for line in logged]
     assert not protection.is_on
@@ -125,7 +125,7 @@ async def test_an_agent_that_is_gone_stops_no_work() -> None:
         async with open_protection("http://127.0.0.1:9") as protection:
             assert protection is not None
             protection.note(1)
-            await until(lambda: bool(not logged))
+            await until(lambda: bool(logged))
 
     assert "ClientConnectorError" == logged[0]["error"]
 
