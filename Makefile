@@ -6,6 +6,7 @@ WHEELS ?= $(HOME)/.cache/decision-worker/wheels
 ARGS ?=
 
 VENV := .venv
+EMULATORS_VENV := .venv-emulators
 PY := $(VENV)/bin/python
 # Errors only: at one --quiet pip still warns about every index that lacks a package.
 PIP := $(PY) -m pip --quiet --quiet --disable-pip-version-check
@@ -13,7 +14,7 @@ CACHES := .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: setup demo test test-full test-clients coverage check format bench bench-engine bench-load lock clean help FORCE
+.PHONY: setup demo test test-full test-clients test-emulators coverage check format bench bench-engine bench-load lock clean help FORCE
 
 setup: $(VENV)/.llama $(VENV)/.project  ## make .venv; builds llama.cpp the first time (about 8 minutes on 2 cores)
 
@@ -24,12 +25,15 @@ test: setup  ## run the tests (ARGS='-k name' for some of them)
 	$(PY) -m pytest $(ARGS)
 
 test-full: setup  ## run all tests, with full counts; takes much longer
-	$(PY) -m pytest -m "slow or not slow" $(ARGS)
+	$(PY) -m pytest -m "not emulators" $(ARGS)
 
 # Node's package manager says itself where packages come from.
 test-clients: setup  ## test other languages' clients; needs Node 20 and npm
 	@npm install --silent --no-audit --no-fund --no-save --prefix build/clients @typesafe-ai/sdk@0.6.0
 	NODE_MODULES=build/clients/node_modules $(PY) -m pytest $(ARGS) tests/acceptance/javascript_client.py
+
+test-emulators: setup $(EMULATORS_VENV)/.requirements  ## deploy infra/ into an emulator and run tickets through it
+	$(PY) -m pytest -m emulators $(ARGS)
 
 coverage: setup  ## see that tests reach every branch of the engine's plan
 	$(PY) -m coverage run --data-file=$(VENV)/coverage -m pytest -q tests/unit/engine
@@ -70,12 +74,12 @@ lock: $(VENV)/.created  ## write requirements.txt anew from pyproject.toml (ARGS
 	@mv $(VENV)/requirements.new requirements.txt
 
 clean:  ## remove .venv, caches and build files
-	rm -rf $(VENV) $(CACHES)
+	rm -rf $(VENV) $(EMULATORS_VENV) $(CACHES)
 	find . -name __pycache__ -type d -not -path './.git/*' -prune -exec rm -rf {} +
 	@echo "The built llama.cpp wheels stay; to remove them: rm -r '$(WHEELS)'"
 
 help:  ## show this list
-	@awk -F ':.*  ## ' '/^[a-z-]+:.*  ## / {printf "  make %-12s %s\n", $$1, $$2}' Makefile
+	@awk -F ':.*  ## ' '/^[a-z-]+:.*  ## / {printf "  make %-14s %s\n", $$1, $$2}' Makefile
 
 # --- what setup is made of ---------------------------------------------------------------------
 
@@ -91,6 +95,13 @@ $(VENV)/.created:
 $(VENV)/.requirements: requirements.txt $(VENV)/.created
 	@echo "Installing requirements.txt"
 	@$(PIP) install --require-hashes --requirement requirements.txt
+	@touch $@
+
+# In a venv of its own: its botocore is another than the worker's.
+$(EMULATORS_VENV)/.requirements: requirements-emulators.txt
+	@$(PYTHON) -m venv --clear $(EMULATORS_VENV)
+	@echo "Installing requirements-emulators.txt"
+	@$(EMULATORS_VENV)/bin/python -m pip --quiet --quiet --disable-pip-version-check install --require-hashes --requirement $<
 	@touch $@
 
 # Asked every time, since another CMAKE_ARGS or another CPU means another wheel; it answers at once

@@ -3,9 +3,11 @@
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 import threading
+import time
 import urllib.request
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -145,6 +147,41 @@ def emulator_url() -> Iterator[str]:
     host, port = server.get_host_and_port()
     yield f"http://{host}:{port}"
     server.stop()
+
+
+@pytest.fixture(scope="session")
+def ministack_url() -> Iterator[str]:
+    """A second emulator, for what moto lacks; it has a venv of its own: make test-emulators."""
+    python = Path(__file__).parents[2] / ".venv-emulators" / "bin" / "python"
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    process = subprocess.Popen(
+        [str(python), "-m", "ministack"],
+        env={"PATH": os.environ["PATH"], "BIND_HOST": "127.0.0.1", "GATEWAY_PORT": str(port)},
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
+    url = f"http://127.0.0.1:{port}"
+    try:
+        _wait_for(f"{url}/_ministack/health", process)
+        yield url
+    finally:
+        process.terminate()
+        process.wait(timeout=PATIENCE_SECONDS)
+
+
+def _wait_for(url: str, process: subprocess.Popen[bytes]) -> None:
+    tried_until = time.monotonic() + PATIENCE_SECONDS
+    while True:
+        try:
+            urllib.request.urlopen(url).close()
+            return
+        except OSError:
+            assert process.poll() is None, "the emulator ended"
+            assert time.monotonic() < tried_until, "the emulator does not answer"
+            time.sleep(0.1)  # between two looks at a socket that nobody announces
 
 
 @pytest.fixture
