@@ -10,6 +10,7 @@ import click
 
 from worker import __version__
 from worker.cli.ask import ask
+from worker.cli.calibrate import calibrate
 from worker.cli.check import check
 from worker.cli.collect import collect
 from worker.cli.demo import demo
@@ -52,6 +53,7 @@ for _command in (
     collect,
     redrive,
     evaluate,
+    calibrate,
     doctor,
     tune,
     top,

@@ -74,7 +74,8 @@ def read_given(question: Question, answer: Any, beside: Mapping[str, Any]) -> Gi
     Args:
         question: that was asked.
         answer: as JSON data.
-        beside: ``label_mass``, ``top_is_label`` and ``disposition``, as far as they are told.
+        beside: ``label_mass``, ``top_is_label``, ``disposition`` and ``temperature``, as far as
+            they are told.
 
     Raises:
         NoAnswer: it is none to this question.
@@ -95,6 +96,7 @@ def read_given(question: Question, answer: Any, beside: Mapping[str, Any]) -> Gi
         label_mass=beside.get("label_mass"),
         top_is_label=beside.get("top_is_label"),
         disposition=beside.get("disposition"),
+        temperature=beside.get("temperature"),
     )
 
 

@@ -84,6 +84,7 @@ def _answered(outcome: Outcome, question_set: QuestionSet, seconds: float) -> An
             "label_mass": answer.label_mass,
             "top_is_label": answer.top_is_label,
             "disposition": answer.verdict.disposition,
+            "temperature": answer.verdict.temperature,
         }
         given[key] = read_given(question, answer.model_dump(), beside)
     return Answered(

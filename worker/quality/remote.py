@@ -190,10 +190,12 @@ def _read_answers(tree: Mapping[str, Any], question_set: QuestionSet) -> dict[st
     answers, ours = _object(tree, "answers"), _object(tree, "x_worker")
     given = {}
     for key, question in question_set.questions.items():
+        verdict = _object(_object(ours, "verdicts"), key)
         beside = {
             "label_mass": _object(ours, "label_mass").get(key),
             "top_is_label": _object(ours, "top_is_label").get(key),
-            "disposition": _object(_object(ours, "verdicts"), key).get("disposition"),
+            "disposition": verdict.get("disposition"),
+            "temperature": verdict.get("temperature"),
         }
         try:
             given[key] = read_given(question, answers.get(key), beside)

@@ -78,12 +78,14 @@ class Given(_Part):
         label_mass: the labels' share of the whole distribution; None: not told.
         top_is_label: whether the likeliest token of all was a label; None: not told.
         disposition: what the policy said; None: not told.
+        temperature: of a policy, which the probabilities went through; None: none, or not told.
     """
 
     probabilities: tuple[float, ...]
     label_mass: float | None = None
     top_is_label: bool | None = None
     disposition: Disposition | None = None
+    temperature: float | None = None
 
     @property
     def best(self) -> int:
