@@ -45,9 +45,10 @@ from worker.engine.sizing import AUTO, Machine, ModelFacts, Size, choose_size
 from worker.engine.spill import Spill
 from worker.errors import UsageError
 from worker.evaluator import Evaluator
-from worker.rulebook import bind_policy, open_policy, policy_provenance
+from worker.library import open_policy, open_shelf
+from worker.rulebook import bind_policy, policy_provenance
 from worker.settings import Settings
-from worker.shelf import BookShelf, open_shelf
+from worker.shelf import BookShelf
 
 if TYPE_CHECKING:  # importing llama.cpp's libraries may crash: see open_brain
     from worker.engine.llama import Model

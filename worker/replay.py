@@ -3,7 +3,6 @@
 import dataclasses
 import json
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
 from pydantic import ValidationError
@@ -104,7 +103,7 @@ def _as_it_was(settings: Settings, outcome: Outcome, ticket: Ticket) -> Settings
         raise UsageError(
             f"the ticket asked {ticket.question_set}: give --question-sets, or --questions"
         )
-    sets: Path | None = settings.question_sets if by_name else None
+    sets = settings.question_sets if by_name else None
     # Thresholds come after the probabilities, and what temperature was used the outcome says.
     unset = {"policy": None, "policy_profile": None, "control_tokens": "text"}
     orders = outcome.provenance.prompt.orders

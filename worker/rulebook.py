@@ -1,6 +1,5 @@
-"""Open the policy, and make sure that it was made for what answers here."""
+"""Make sure that the policy was made for what answers here."""
 
-import asyncio
 from collections.abc import Iterable
 
 import structlog
@@ -14,31 +13,12 @@ from worker.decision.policy_file import (
     Decider,
     Profile,
     mismatches,
-    read_policy,
 )
 from worker.decision.question_set import QuestionSet
 from worker.errors import UsageError
 from worker.settings import Settings
 
 _log = structlog.get_logger()
-
-
-async def open_policy(settings: Settings) -> Profile | None:
-    """Read the policy that is set, and choose the profile.
-
-    Raises:
-        UsageError: the file cannot be read or is wrong, or has no such profile.
-    """
-    path = settings.policy
-    if path is None:
-        if settings.policy_profile is not None:
-            raise UsageError("--policy-profile needs --policy")
-        return None
-    try:
-        content = await asyncio.to_thread(path.read_bytes)
-    except OSError as error:
-        raise UsageError(f"policy: {path}: {error.strerror}") from error
-    return read_policy(str(path), content).profile(settings.policy_profile)
 
 
 def bind_policy(

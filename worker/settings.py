@@ -59,7 +59,19 @@ _PATTERNS = {
     "tensor_split": "numbers with commas between them",
 }
 
+
+def _here_or_in_s3(value: Any) -> Any:
+    """Return a place as text: a path of this machine, or a URI of S3."""
+    place = str(value)
+    if not place.startswith("s3:"):
+        return str(_at_home(Path(place)))
+    if not _BUCKET.fullmatch(place):
+        raise ValueError("must be a path, s3://bucket or s3://bucket/prefix")
+    return place
+
+
 _Folder = Annotated[Path, AfterValidator(_at_home)]
+_Place = Annotated[str, BeforeValidator(_here_or_in_s3)]
 
 
 def _setting(default: Any, group: str, description: str, **limits: Any) -> Any:
@@ -156,11 +168,15 @@ class Settings(BaseSettings):
     )
     spill_mebibytes: int = _setting(4096, "Engine", "the most that folder may take", ge=1)
 
-    question_sets: _Folder | None = _setting(
-        None, "Decisions", "folder of question sets (YAML, JSON); SIGHUP reads it again"
+    question_sets: _Place | None = _setting(
+        None,
+        "Decisions",
+        "folder of question sets (YAML, JSON), or s3://bucket/prefix; SIGHUP reads it again",
     )
-    policy: _Folder | None = _setting(
-        None, "Decisions", "file of thresholds; without one every answer is for review"
+    policy: _Place | None = _setting(
+        None,
+        "Decisions",
+        "file of thresholds, or s3://bucket/key; without one every answer is for review",
     )
     policy_profile: str | None = _setting(
         None, "Decisions", "profile of the policy [its only one, or default]", min_length=1

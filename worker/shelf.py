@@ -15,13 +15,12 @@ from worker.decision.question_set import (
     load_question_sets,
 )
 from worker.errors import UsageError, WorkerError
-from worker.settings import Settings
 
 _log = structlog.get_logger()
 
 
 class Source(Protocol):
-    """Where the files of question sets lie."""
+    """Where files of whoever runs the worker lie: question sets, or a policy."""
 
     async def read(self) -> Sequence[tuple[str, bytes]]:
         """Return name and content of each file.
@@ -106,16 +105,3 @@ class BookShelf:
         else:
             metrics.QUESTION_SET_RELOADS.labels("loaded").inc()
             _log.info("question_sets_loaded", sets=[one.key for one in self._sets])
-
-
-async def open_shelf(settings: Settings) -> BookShelf | None:
-    """Read the question sets that are set.
-
-    Raises:
-        UsageError: everything that is wrong with them.
-    """
-    if settings.question_sets is None:
-        return None
-    shelf = BookShelf(Folder(settings.question_sets))
-    await shelf.load()
-    return shelf

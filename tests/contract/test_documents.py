@@ -2,7 +2,7 @@
 
 import contextlib
 import gzip
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from typing import Any
 
 import aioboto3
@@ -119,7 +119,7 @@ class Refusing:
         error = {"Code": self._code, "Message": f"about {SECRET}"}
         raise ClientError({"Error": error}, "GetObject")
 
-    get_object = put_object = __call__
+    get_object = put_object = list_objects_v2 = __call__
 
 
 def counted(result: str) -> float:
@@ -137,20 +137,20 @@ def counted(result: str) -> float:
         ("EndpointConnectionError", "unavailable", "warning"),
     ],
 )
-@pytest.mark.parametrize("doing", ["read", "write"])
+@pytest.mark.parametrize("doing", ["read", "write", "list"])
 async def test_what_may_be_mended_is_tried_again_and_said_loudly(
     code: str, result: str, level: str, doing: str
 ) -> None:
     """Denied, throttled, not reachable: retryable; log and message name the bucket, not the key."""
     documents = S3Documents(Refusing(code))  # type: ignore[arg-type]
     before = counted(result)
-    calling = (
-        documents.read(BUCKET, SECRET, max_bytes=10, where="state_uri")
-        if doing == "read"
-        else documents.write(BUCKET, SECRET, b"", "text/plain")
-    )
+    calls: dict[str, Callable[[], Awaitable[object]]] = {
+        "read": lambda: documents.read(BUCKET, SECRET, max_bytes=10, where="state_uri"),
+        "write": lambda: documents.write(BUCKET, SECRET, b"", "text/plain"),
+        "list": lambda: documents.names(BUCKET, SECRET),
+    }
     with structlog.testing.capture_logs() as logs, pytest.raises(AwsUnavailable) as caught:
-        await calling
+        await calls[doing]()
 
     expected = {"event": f"document_not_{doing}", "bucket": BUCKET, "code": code}
     assert [expected | {"log_level": level}] == logs

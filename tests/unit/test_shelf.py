@@ -16,11 +16,12 @@ from worker.decision.attributes import outcome_attributes
 from worker.decision.policy import NO_POLICY, POLICY_MISMATCH, Fixed
 from worker.errors import UsageError
 from worker.evaluator import Evaluator
+from worker.library import open_policy, open_shelf
 from worker.lifecycle import Lifecycle
 from worker.ports import Lane
-from worker.rulebook import bind_policy, binding_of, open_policy, policy_provenance
+from worker.rulebook import bind_policy, binding_of, policy_provenance
 from worker.settings import Settings
-from worker.shelf import BookShelf, Folder, open_shelf
+from worker.shelf import BookShelf, Folder
 
 
 def write_set(folder: Path, version: int = 1, **fields: Any) -> None:

@@ -15,6 +15,7 @@ from worker.brain import open_brain
 from worker.cli.options import SettingsCommand, read_settings
 from worker.decision.question_set import QuestionSets
 from worker.errors import ExitCode, UsageError
+from worker.library import open_shelf
 from worker.quality.golden import ask_examples, expected_options
 from worker.quality.lint import Finding, lint
 from worker.quality.versions import (
@@ -25,7 +26,6 @@ from worker.quality.versions import (
     write_record,
 )
 from worker.settings import Settings
-from worker.shelf import open_shelf
 
 
 @click.command(cls=SettingsCommand, groups=("Model", "Engine"))

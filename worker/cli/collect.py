@@ -10,7 +10,6 @@ import click
 
 from worker.cli.options import SettingsCommand, read_settings
 from worker.cli.progress import progress_bar
-from worker.cli.run import aws_connection
 from worker.desk.collect import Collection, Collector
 from worker.desk.journal import read_submitted
 from worker.desk.outcomes import OutcomeFile, open_outcomes
@@ -18,6 +17,7 @@ from worker.desk.sqs import open_mailbox
 from worker.desk.tables import check_format, collected_in, write_table
 from worker.errors import ExitCode
 from worker.lifecycle import Lifecycle
+from worker.queue.aws import aws_connection
 from worker.queue.locations import AllowList, Prefix
 from worker.queue.opening import Bookcase
 from worker.queue.s3 import open_documents

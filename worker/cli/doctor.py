@@ -13,11 +13,11 @@ from worker import __version__
 from worker.app import open_queue
 from worker.brain import Brain, open_brain
 from worker.cli.options import SettingsCommand, read_settings
-from worker.cli.run import GROUPS, aws_connection
+from worker.cli.run import GROUPS
 from worker.engine.cores import usable_cores
 from worker.engine.memory import available_bytes, in_words
 from worker.errors import AwsUnusable, ExitCode, WorkerError
-from worker.queue.aws import Connection, aws_errors, call_config
+from worker.queue.aws import Connection, aws_connection, aws_errors, call_config
 from worker.settings import Settings
 
 _WITHOUT_DEAD_LETTERS = {

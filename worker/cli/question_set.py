@@ -6,8 +6,8 @@ from pathlib import Path
 from worker.decision.question_set import QuestionSet, is_question_set_file
 from worker.decision.strict_file import read_document
 from worker.errors import Rejected, UsageError
+from worker.library import open_shelf
 from worker.settings import Settings
-from worker.shelf import open_shelf
 
 
 def find_question_set(asked: str, settings: Settings) -> QuestionSet:

@@ -14,11 +14,11 @@ from rich.table import Table
 
 from worker.cli.options import SettingsCommand, read_settings
 from worker.cli.progress import in_vain, progress_bar
-from worker.cli.run import aws_connection
 from worker.desk.dead_letters import REDRIVEN, Group
 from worker.desk.redrive import Redriven, Redriver, list_letters
 from worker.desk.sqs import SqsMailbox, open_mailbox
 from worker.errors import ExitCode, UsageError
+from worker.queue.aws import aws_connection
 
 _MOST = 10_000
 

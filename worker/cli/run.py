@@ -3,19 +3,17 @@
 import asyncio
 from typing import Any
 
-import aioboto3
 import click
 
 from worker.app import run_faces
 from worker.cli.options import SettingsCommand, read_settings
 from worker.errors import ExitCode, UsageError
 from worker.lifecycle import Lifecycle
-from worker.queue.aws import Connection, aws_errors
+from worker.queue.aws import Connection, aws_connection
 from worker.settings import (
     SAGEMAKER_HOST,
     SAGEMAKER_PORT,
     Settings,
-    aws_region,
     under_sagemaker,
 )
 
@@ -38,7 +36,8 @@ def run(**flags: Any) -> ExitCode:
 def serve(**flags: Any) -> ExitCode:
     """Answer callers over HTTP only: POST /invocations and /v1/systemone; GET /openapi.json tells.
 
-    No AWS client is created. Under SageMaker it listens on port 8080 of all addresses.
+    No AWS client is created unless question sets or policy lie in S3. Under SageMaker it listens
+    on port 8080 of all addresses.
     """
     settings = read_settings(flags)
     if settings.port is None and under_sagemaker():
@@ -49,12 +48,6 @@ def serve(**flags: Any) -> ExitCode:
     if settings.port is None:
         raise UsageError("serve needs --port")
     return asyncio.run(run_process(settings, None))
-
-
-def aws_connection() -> Connection:
-    """Return how AWS is reached, as its own environment variables say."""
-    with aws_errors("read the AWS configuration", starting=True):
-        return Connection(aioboto3.Session(region_name=aws_region()))
 
 
 async def run_process(settings: Settings, aws: Connection | None) -> ExitCode:

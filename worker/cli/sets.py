@@ -14,8 +14,8 @@ from rich.text import Text
 from worker.cli.options import SettingsCommand, read_settings
 from worker.decision.question_set import QuestionSet, QuestionSets, describe
 from worker.errors import UsageError
+from worker.library import open_shelf
 from worker.settings import Settings
-from worker.shelf import open_shelf
 
 _COLUMNS = ("set", "questions", "sha256", "owner", "approver", "languages", "description")
 _SHOWN_DIGITS = 12

@@ -12,7 +12,6 @@ import click
 from worker.cli.given import read_questions
 from worker.cli.options import SettingsCommand, read_settings
 from worker.cli.progress import in_vain, progress_bar
-from worker.cli.run import aws_connection
 from worker.decision.ticket import validate_ticket
 from worker.desk.journal import Journal, open_journal
 from worker.desk.letters import Asked, Letter, batches
@@ -28,6 +27,7 @@ from worker.desk.sqs import open_mailbox
 from worker.desk.submit import Submission, Submitter
 from worker.errors import ExitCode, Rejected, UsageError
 from worker.lifecycle import Lifecycle
+from worker.queue.aws import aws_connection
 from worker.queue.locations import Prefix
 from worker.queue.s3 import open_documents
 

@@ -17,6 +17,7 @@ from botocore.exceptions import (
 )
 
 from worker.errors import AwsUnavailable, AwsUnusable, EntryRefused
+from worker.settings import aws_region
 
 if TYPE_CHECKING:
     from types_aiobotocore_s3.client import S3Client
@@ -77,6 +78,16 @@ class Connection:
     def s3(self, config: AioConfig) -> "AbstractAsyncContextManager[S3Client]":
         """Return a client for S3, to be entered."""
         return self.session.client("s3", endpoint_url=self.endpoint_url, config=config)
+
+
+def aws_connection() -> Connection:
+    """Return how AWS is reached, as its own environment variables say; no client is made.
+
+    Raises:
+        AwsUnusable: they say what cannot be.
+    """
+    with aws_errors("read the AWS configuration", starting=True):
+        return Connection(aioboto3.Session(region_name=aws_region()))
 
 
 def poll_config(wait_seconds: int) -> AioConfig:

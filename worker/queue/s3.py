@@ -49,6 +49,27 @@ class S3Documents:
         is_json = kind == "application/json" or kind.endswith("+json")
         return Document(content, is_json or key.lower().endswith(_JSON_NAMES))
 
+    async def names(self, bucket: str, folder: str) -> list[str]:
+        """Return the names of the objects in a folder, without those in folders below it.
+
+        Args:
+            bucket: the bucket's name.
+            folder: what their keys begin with, up to and with the last slash; or nothing.
+
+        Raises:
+            Rejected: there is no such bucket.
+            AwsUnavailable: it cannot be listed now: not allowed, throttled, not reachable.
+        """
+        found: list[str] = []
+        asked: dict[str, Any] = {"Bucket": bucket, "Prefix": folder, "Delimiter": "/"}
+        while True:
+            with _s3_errors("list", bucket, ""):
+                page = await self._client.list_objects_v2(**asked)
+            found += [one["Key"].removeprefix(folder) for one in page.get("Contents", [])]
+            if not page.get("IsTruncated"):
+                return [name for name in found if name]
+            asked["ContinuationToken"] = page["NextContinuationToken"]
+
     async def write(self, bucket: str, key: str, content: bytes, content_type: str) -> None:
         """Write one object; see :class:`worker.ports.Documents`."""
         with _s3_errors("write", bucket, ""):
@@ -101,11 +122,11 @@ def _s3_errors(doing: str, bucket: str, where: str) -> Iterator[None]:
     except ClientError as error:
         fault: Any = error.response.get("Error", {})
         code = str(fault.get("Code", "unknown"))
-        if doing == "read" and code in _GONE | _NO_SUCH_NAME:
+        if doing != "write" and code in _GONE | _NO_SUCH_NAME:
             raise _gone(where) from None
         raise _unavailable(doing, bucket, code) from None
     except (BotoCoreError, HttpError, OSError) as error:
-        if doing == "read" and isinstance(error, ParamValidationError):
+        if doing != "write" and isinstance(error, ParamValidationError):
             raise _gone(where) from None  # no bucket can have such a name
         # Not its message, which may be a URL.
         raise _unavailable(doing, bucket, type(error).__name__) from None
@@ -121,4 +142,5 @@ def _unavailable(doing: str, bucket: str, code: str) -> AwsUnavailable:
     metrics.DOCUMENTS.labels("denied" if denied else "unavailable").inc()
     report = _log.error if denied else _log.warning
     report(f"document_not_{doing}", bucket=bucket, code=code)
-    return AwsUnavailable(f"cannot {doing} a document in the bucket {bucket}: {code}")
+    what = "documents" if doing == "list" else "a document"
+    return AwsUnavailable(f"cannot {doing} {what} in the bucket {bucket}: {code}")
