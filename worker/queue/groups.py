@@ -66,5 +66,5 @@ class Groups:
             yield turn
         finally:
             place.mine.set_result(turn.finished)
-            if self._last[group] is place.mine:
+            if self._last.get(group) is place.mine:  # whoever was cancelled first may be last
                 del self._last[group]

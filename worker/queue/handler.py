@@ -130,7 +130,7 @@ class Handler:
 
     async def _settle(self, delivery: Delivery) -> str:
         if result := self.settled.result(delivery.message_id):
-            await self.inbox.delete(delivery)
+            await self._delete(delivery)
             return result
         carried = _Carried(delivery, read_trace(delivery.attributes, delivery.trace_header))
         try:
@@ -144,7 +144,7 @@ class Handler:
         self.settled.publish(delivery.message_id, "decided")
         for answer in (outcome.answers or {}).values():
             metrics.DECISIONS.labels(answer.type, answer.verdict.disposition).inc()
-        await self.inbox.delete(delivery)
+        await self._delete(delivery)
         return "decided"
 
     async def _open(self, carried: _Carried) -> Ticket:
@@ -166,6 +166,7 @@ class Handler:
         if self.has_dead_letter_queue and not moved:
             reason = {"code": fault.code, "where": fault.where, "message": fault.message}
             try:
+                self.leases.check(delivery)
                 await self.inbox.dead_letter(delivery, reason)
             except AwsUnusable as error:
                 # One bad ticket must not stop the good ones: it stays until this is mended.
@@ -184,7 +185,7 @@ class Handler:
             await self._back_off(delivery, fault)
             return "kept"
         self.settled.publish(delivery.message_id, "rejected")
-        await self.inbox.delete(delivery)
+        await self._delete(delivery)
         return "rejected"
 
     async def _publish_rejection(self, outcome: Outcome, carried: _Carried) -> bool:
@@ -199,6 +200,7 @@ class Handler:
         return False
 
     async def _publish(self, outcome: Outcome, carried: _Carried) -> None:
+        self.leases.check(carried.delivery)
         # What a log line and an outcome have in common.
         structlog.contextvars.bind_contextvars(outcome_id=outcome.outcome_id)
         await self.publisher.publish(
@@ -207,6 +209,10 @@ class Handler:
             outcome_id=outcome.outcome_id,
             group_id=carried.delivery.group_id,
         )
+
+    async def _delete(self, delivery: Delivery) -> None:
+        self.leases.check(delivery)
+        await self.inbox.delete(delivery)
 
     async def _back_off(self, delivery: Delivery, error: Exception) -> str:
         """Release with exponential backoff and full jitter by receive count."""

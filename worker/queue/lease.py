@@ -52,13 +52,21 @@ class Leases:
                     del self._held[delivery]
         except TimeoutError:
             if deadline.expired():
-                at_ceiling = asyncio.get_running_loop().time() >= _ceiling(delivery) - 1
-                raise LeaseLost(
-                    "SQS holds a delivery for 12 hours at most"
-                    if at_ceiling
-                    else "the delivery's visibility ran out"
-                ) from None
+                raise _lost(delivery) from None
             raise
+
+    def check(self, delivery: Delivery) -> None:
+        """See that a held delivery is still ours, before something is done that cannot be undone.
+
+        A loop that stood still runs first what became ready meanwhile, and only then the timers
+        that are overdue.
+
+        Raises:
+            LeaseLost: its time has passed, though nobody has been told yet.
+        """
+        ends_at = self._held[delivery].when()
+        if ends_at is not None and asyncio.get_running_loop().time() >= ends_at:
+            raise _lost(delivery)
 
     async def beat(self) -> None:
         """Extend what is held, again and again, until cancelled."""
@@ -105,6 +113,15 @@ class Leases:
             if deadline is not None and not deadline.expired():
                 # A deadline that has come cancels the body at the loop's next turn.
                 deadline.reschedule(asked_at if lost else asked_at + seconds)
+
+
+def _lost(delivery: Delivery) -> LeaseLost:
+    at_ceiling = asyncio.get_running_loop().time() >= _ceiling(delivery) - 1
+    return LeaseLost(
+        "SQS holds a delivery for 12 hours at most"
+        if at_ceiling
+        else "the delivery's visibility ran out"
+    )
 
 
 def _ceiling(delivery: Delivery) -> float:

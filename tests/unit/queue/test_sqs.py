@@ -15,6 +15,11 @@ class FakeSqs:
 
     refused: dict[str, tuple[str, bool]] = field(default_factory=dict)
     calls: list[list[dict[str, Any]]] = field(default_factory=list)
+    receives: list[dict[str, Any]] = field(default_factory=list)
+
+    async def receive_message(self, **asked: Any) -> Any:
+        self.receives.append(asked)
+        return {}
 
     async def delete_message_batch(self, **asked: Any) -> Any:
         self.calls.append(asked["Entries"])
