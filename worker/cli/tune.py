@@ -9,11 +9,12 @@ from rich.table import Table
 from worker.brain import check_model, model_options
 from worker.cli.options import SettingsCommand, read_settings
 from worker.engine.cores import usable_cores
+from worker.engine.options import Batching
 from worker.engine.proof import prove_build
 from worker.errors import CannotRun
 
 
-@click.command(cls=SettingsCommand, groups=("Model",))
+@click.command(cls=SettingsCommand, groups=("Model",), settings=("batching", "gpu_layers"))
 @click.option(
     "--seconds",
     default=60.0,
@@ -23,9 +24,10 @@ from worker.errors import CannotRun
 def tune(seconds: float, **flags: Any) -> None:
     """Measure contexts, threads, attention kernel and cache type for a model on this machine.
 
-    Shows a table and prints the settings to use. Contexts and threads change no answer; the
-    attention kernel and the cache type do, by rounding, so change them before a model is
-    calibrated and not after.
+    With batching packed: sequences and tokens of a call, attention kernel and cache type. Shows a
+    table and prints the settings to use. Contexts and threads change no answer; the attention
+    kernel and the cache type do, by rounding, so change them before a model is calibrated and not
+    after.
     """
     settings = read_settings(flags, usual_log_level="error")
     path = check_model(settings)
@@ -41,7 +43,7 @@ def tune(seconds: float, **flags: Any) -> None:
         Model.load(path, options) as model,
         Console(stderr=True).status("Measuring") as status,
     ):
-        candidates = list(ways(usable_cores()))
+        candidates = list(ways(usable_cores(), Batching(settings.batching)))
         measuring = measure_ways(model, options, candidates, seconds)
         for count, so_far in enumerate(measuring, 1):
             medians = so_far
@@ -51,12 +53,15 @@ def tune(seconds: float, **flags: Any) -> None:
     found = sorted(medians.items(), key=lambda entry: -entry[1])
     best, top_speed = found[0]
     table = Table(box=None, pad_edge=False, header_style="bold")
-    for heading in ("contexts × threads", "flash attention", "kv type", "tokens/s", "÷ best"):
+    sizes = "sequences, batch tokens" if best.is_packed else "contexts × threads"
+    for heading in (sizes, "flash attention", "kv type", "tokens/s", "÷ best"):
         table.add_column(heading, justify="right")
     for way, speed in found:
-        shape = f"{way.contexts} × {way.threads}"
+        sizes = f"{way.contexts} × {way.threads}"
+        if way.is_packed:
+            sizes = f"{way.sequences}, {way.batch_tokens}"
         ratio = f"{speed / top_speed:.2f}"
-        table.add_row(shape, way.flash_attention, way.kv_type, f"{speed:.0f}", ratio)
+        table.add_row(sizes, way.flash_attention, way.kv_type, f"{speed:.0f}", ratio)
     Console().print(table)
     click.echo(best.flags())
     click.echo(
