@@ -4,7 +4,6 @@ import asyncio
 import sys
 from collections.abc import Awaitable
 from contextlib import AsyncExitStack
-from dataclasses import dataclass
 from typing import Any, cast
 
 import click
@@ -12,6 +11,8 @@ import click
 from worker import __version__
 from worker.app import open_queue
 from worker.brain import Brain, open_brain
+from worker.cli.doctor_rules import Rules, examine_binding, examine_rules, without_rules
+from worker.cli.findings import Finding, print_findings
 from worker.cli.options import SettingsCommand, read_settings
 from worker.cli.run import GROUPS
 from worker.engine.cores import usable_cores
@@ -27,30 +28,18 @@ _WITHOUT_DEAD_LETTERS = {
 _FREE_BEFORE = "free before loading"
 
 
-@dataclass(frozen=True, slots=True)
-class Finding:
-    """One thing that was looked at.
-
-    Attributes:
-        error: what is wrong with it; None when nothing is.
-    """
-
-    name: str
-    text: str
-    error: WorkerError | None = None
-
-
 @click.command(cls=SettingsCommand, groups=GROUPS)
 def doctor(**flags: Any) -> ExitCode:
     """Check that the worker can run here as it is set, without receiving anything.
 
-    Decodes a few tokens in a child process, loads the model, compares its memory with what is
-    free, and looks for AWS credentials, the queue and the topic when they are set. Exits with the
-    code of the first thing that is wrong.
+    Reads question sets and policy, decodes a few tokens in a child process, loads the model,
+    compares its memory with what is free and the policy with what answers here, and looks for AWS
+    credentials, the queue and the topic when they are set. Exits with the code of the first thing
+    that is wrong.
     """
     settings = read_settings(flags, usual_log_level="error")
     findings = asyncio.run(_examine(settings))
-    _print(findings)
+    print_findings(findings)
     errors = [finding.error for finding in findings if finding.error is not None]
     if not errors:
         click.echo("doctor: everything needed is there")
@@ -61,20 +50,25 @@ def doctor(**flags: Any) -> ExitCode:
 
 async def _examine(settings: Settings) -> list[Finding]:
     free = available_bytes()
+    rules = await examine_rules(settings)
     return [
         Finding("worker", f"{__version__}, Python {sys.version.split()[0]}"),
         Finding("cores", f"{usable_cores()} cores usable"),
         Finding("memory", f"{in_words(free)} {_FREE_BEFORE}"),
-        *await _examine_model(settings, free),
+        *rules.findings,
+        *await _examine_model(settings, free, rules),
         *await _examine_aws(settings),
     ]
 
 
-async def _examine_model(settings: Settings, free: int) -> list[Finding]:
+async def _examine_model(settings: Settings, free: int, rules: Rules) -> list[Finding]:
     shown = str(settings.model) if settings.model else "not set"
     try:
-        async with open_brain(settings) as brain:
-            return _describe(brain, shown, free)
+        async with open_brain(without_rules(settings)) as brain:
+            return [
+                *_describe(brain, shown, free),
+                *examine_binding(rules, brain.evaluator.provenance, settings),
+            ]
     except WorkerError as error:
         return [Finding("model", shown, error)]
 
@@ -142,10 +136,3 @@ async def _credentials(connection: Connection) -> list[Finding]:
         Finding("credentials", f"found by {credentials.method}"),
         Finding("endpoint", endpoint),
     ]
-
-
-def _print(findings: list[Finding]) -> None:
-    for finding in findings:
-        mark = "ok" if finding.error is None else "!!"
-        text = finding.text if finding.error is None else f"{finding.text}: {finding.error}"
-        click.echo(f"{mark}  {finding.name:<14} {text}")
