@@ -13,6 +13,7 @@ from worker.cli.ask import ask
 from worker.cli.calibrate import calibrate
 from worker.cli.check import check
 from worker.cli.collect import collect
+from worker.cli.compare import compare
 from worker.cli.demo import demo
 from worker.cli.doctor import doctor
 from worker.cli.evaluate import evaluate
@@ -54,6 +55,7 @@ for _command in (
     redrive,
     evaluate,
     calibrate,
+    compare,
     doctor,
     tune,
     top,
