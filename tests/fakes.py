@@ -315,6 +315,15 @@ class FakeEngine:
             evaluation_seconds=0.25,
         )
 
+    async def score_all(
+        self, evaluations: Sequence[Evaluation], lane: Lane, deadline: float | None = None
+    ) -> tuple[Reply, ...]:
+        return tuple([await self.score(one, lane, deadline) for one in evaluations])
+
+    async def measure(self, prompts: Sequence[PromptText]) -> Sequence[int]:
+        await asyncio.sleep(0)
+        return [_length(prompt) for prompt in prompts]
+
     def check_room(self, lane: Lane, deadline: float | None = None) -> None:
         if self.full is not None:
             raise self.full

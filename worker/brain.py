@@ -49,6 +49,7 @@ from worker.library import open_policy, open_shelf
 from worker.rulebook import bind_policy, policy_provenance
 from worker.settings import Settings
 from worker.shelf import BookShelf
+from worker.windowing import open_overflow
 
 if TYPE_CHECKING:  # importing llama.cpp's libraries may crash: see open_brain
     from worker.engine.llama import Model
@@ -100,6 +101,7 @@ async def open_brain(settings: Settings) -> AsyncIterator[Brain]:
     model = await _in_thread(Model.load, path, model_options(settings))
     with model:
         size = _size(model, file, settings, free_bytes)
+        overflow = open_overflow(settings, size.options.context_tokens)
         wording = open_wording(model, settings)
         provenance = _provenance(model, file, wording, settings)
         policy = bind_policy(profile, provenance, settings, shelf.sets if shelf else NO_SETS)
@@ -128,6 +130,7 @@ async def open_brain(settings: Settings) -> AsyncIterator[Brain]:
                 control,
                 shelf=shelf or NO_SETS,
                 policy=policy,
+                overflow=overflow,
             )
             yield Brain(evaluator, size, model.tokenizer.spells_control, shelf)
         finally:

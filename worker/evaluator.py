@@ -1,14 +1,17 @@
 """Turn one ticket into one outcome."""
 
 import asyncio
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
 
+from worker.decision.aggregation import aggregate
 from worker.decision.asked import Worded
 from worker.decision.control import ControlTokens
 from worker.decision.decided import decide
 from worker.decision.evidence import Witness
 from worker.decision.inquiry import Inquiry, Shelf, inquire
 from worker.decision.outcome import Outcome, Provenance, Timings, Usage, rejection
+from worker.decision.overflow import REJECT_LONG, Overflow
 from worker.decision.policy import REVIEW_ALL
 from worker.decision.policy_file import Decider
 from worker.decision.prompt import shown
@@ -21,6 +24,7 @@ from worker.decision.wording import Wording
 from worker.errors import Rejected
 from worker.gate import Gate
 from worker.ports import Branch, Engine, Evaluation, Lane, Reply
+from worker.windowing import Windows
 
 LONG_PROMPTS_CHARACTERS = 1 << 20
 """Prompts of more text take long enough to render that an event loop should not do it."""
@@ -41,6 +45,7 @@ class Evaluator:
         control: control tokens that no ticket may spell; None: spelled, they are text.
         shelf: where tickets' question sets are looked up; a set's own orders win.
         policy: turns scores into verdicts.
+        overflow: what becomes of a state that is too long for one prompt; a set's own words win.
         gate: where an evaluation that must be alone waits for all others, of both lanes.
     """
 
@@ -51,6 +56,7 @@ class Evaluator:
     control: ControlTokens | None = None
     shelf: Shelf = NO_SETS
     policy: Decider = REVIEW_ALL
+    overflow: Overflow = REJECT_LONG
     gate: Gate = field(default_factory=Gate)
 
     async def evaluate(
@@ -69,7 +75,7 @@ class Evaluator:
             lane: who waits.
             deadline: event-loop time after which the answer is useless.
             alone: while nothing else is evaluated.
-            witness: sees what the answers are read from.
+            witness: sees what the answers are read from; with one no state is read in windows.
 
         Raises:
             Rejected: the ticket cannot be answered by this worker, ever.
@@ -79,20 +85,29 @@ class Evaluator:
         self._accept_model(ticket.model)
         inquiry = inquire(ticket, self.shelf)
         orders = inquiry.orders or self.orders
-        worded = await self._word(inquiry, orders)
+        overflow = inquiry.overflow(self.overflow)
+        worded = [await self._word(inquiry, orders)]
+        provenance = self.provenance.in_orders(orders)
         ahead = lane is Lane.INTERACTIVE
         async with self.gate.enter(alone=alone, ahead=ahead, deadline=deadline):
-            reply = await self.engine.score(_evaluation(worded, witness), lane, deadline)
+            windows = None if witness else await self._windows(inquiry, overflow)
+            if windows is not None:
+                provenance = provenance.in_windows(overflow, len(windows))
+                worded = [await self._word(replace(inquiry, state=one), orders) for one in windows]
+            evaluations = [_evaluation(one, witness) for one in worded]
+            replies = await self.engine.score_all(evaluations, lane, deadline)
         if witness is not None:
-            witness.see(worded, reply.readings, reply.prompt_tokens, reply.trunk_tokens)
+            [whole], [reply] = worded, replies
+            witness.see(whole, reply.readings, reply.prompt_tokens, reply.trunk_tokens)
+        read = [_scores(one, reply.readings) for one, reply in zip(worded, replies, strict=True)]
         return decide(
             ticket,
             inquiry,
-            _scores(worded, reply.readings),
+            read[0] if windows is None else _aggregated(inquiry, read, overflow),
             self.policy,
-            provenance=self.provenance.in_orders(orders),
-            usage=_usage(reply),
-            timings=_timings(reply),
+            provenance=provenance,
+            usage=_usage(replies),
+            timings=_timings(replies),
         )
 
     def reject(
@@ -107,6 +122,13 @@ class Evaluator:
         name = self.provenance.model.name
         if asked is not None and asked != name and not asked.startswith("jev-"):
             raise Rejected("unknown_model", f"this worker answers as {name} or jev-*", "model")
+
+    async def _windows(self, inquiry: Inquiry, overflow: Overflow) -> Sequence[Text] | None:
+        if overflow.rule == "reject":  # by the engine, should it be too long
+            return None
+        return await Windows(self.engine, self.wording, overflow).over(
+            inquiry.state, inquiry.questions
+        )
 
     async def _word(self, inquiry: Inquiry, orders: int | None) -> Worded:
         state, questions = inquiry.state, inquiry.questions
@@ -151,15 +173,30 @@ def _scores(worded: Worded, readings: tuple[Reading, ...]) -> list[Scores]:
     return [score_views(asked, [next(left) for _ in asked.views]) for asked in worded.questions]
 
 
-def _usage(reply: Reply) -> Usage:
+def _aggregated(
+    inquiry: Inquiry, windows: Sequence[Sequence[Scores]], overflow: Overflow
+) -> list[Scores]:
+    """Return the scores of each question from those in each window."""
+    return [
+        aggregate(question, scores, overflow.aggregation, overflow.noul_aggregation)
+        for question, scores in zip(
+            inquiry.questions.values(), zip(*windows, strict=True), strict=True
+        )
+    ]
+
+
+def _usage(replies: Sequence[Reply]) -> Usage:
+    input_tokens = sum(reply.input_tokens for reply in replies)
+    evaluated_tokens = sum(reply.evaluated_tokens for reply in replies)
     return Usage(
-        input_tokens=reply.input_tokens,
-        evaluated_tokens=reply.evaluated_tokens,
-        reused_tokens=max(0, reply.input_tokens - reply.evaluated_tokens),
+        input_tokens=input_tokens,
+        evaluated_tokens=evaluated_tokens,
+        reused_tokens=max(0, input_tokens - evaluated_tokens),
     )
 
 
-def _timings(reply: Reply) -> Timings:
-    return Timings(
-        waiting_seconds=reply.waiting_seconds, evaluation_seconds=reply.evaluation_seconds
-    )
+def _timings(replies: Sequence[Reply]) -> Timings:
+    """Return the time from the door to the first call of any window, and on to the last reading."""
+    waiting_seconds = min(reply.waiting_seconds for reply in replies)
+    until_read = max(reply.waiting_seconds + reply.evaluation_seconds for reply in replies)
+    return Timings(waiting_seconds=waiting_seconds, evaluation_seconds=until_read - waiting_seconds)

@@ -90,6 +90,33 @@ class Engine(Protocol):
         """
         ...
 
+    async def score_all(
+        self, evaluations: Sequence[Evaluation], lane: Lane, deadline: float | None = None
+    ) -> tuple[Reply, ...]:
+        """Evaluate all windows of one ticket; they are let in together, or not at all.
+
+        Args:
+            evaluations: at least one; each has a trunk of its own.
+            lane: who waits.
+            deadline: event-loop time after which the answers are useless.
+
+        Returns:
+            One reply for each, in order.
+
+        Raises:
+            WorkerError: see :meth:`score`; what was begun is given up.
+        """
+        ...
+
+    async def measure(self, prompts: Sequence[PromptText]) -> Sequence[int]:
+        """Return how many tokens each prompt has.
+
+        Raises:
+            Rejected: a prompt is longer than can be read.
+            EngineFailed: the engine is broken for good.
+        """
+        ...
+
     def check_room(self, lane: Lane, deadline: float | None = None) -> None:
         """Refuse work before it is read, when it could not enter or not begin in time.
 

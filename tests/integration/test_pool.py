@@ -502,7 +502,7 @@ def test_a_pool_that_cannot_start_says_so(tiny_models: TinyModels) -> None:
         from worker.engine.llama import Context, Model
         from worker.engine.options import ModelOptions
         from tests.integration.pools import contexts_of, open_pool
-        from worker.engine.pool import MAX_CHARACTERS, STACK_BYTES_PER_CHARACTER
+        from worker.engine.tokenising import MAX_CHARACTERS, STACK_BYTES_PER_CHARACTER
         from worker.errors import CannotRun
 
         def address_space(field):

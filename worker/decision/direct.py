@@ -8,6 +8,7 @@ from worker.decision.labels import LabelPool
 from worker.decision.orders import option_orders
 from worker.decision.prompt import PromptTemplate, shown
 from worker.decision.question import Question, Score, Text
+from worker.decision.text import PromptText
 from worker.errors import Rejected
 
 
@@ -48,6 +49,13 @@ class DirectWording:
         """The most options that can be labelled."""
         return len(self.pool)
 
+    def probes(
+        self, state: Text, questions: Mapping[str, Question]
+    ) -> tuple[PromptText, PromptText]:
+        """Return two fixed questions over a state; see :class:`Wording`."""
+        del questions
+        return self.prompt.probes(shown(state))
+
     def word(
         self, state: Text, questions: Mapping[str, Question], orders: int | None = None
     ) -> Worded:
@@ -64,7 +72,7 @@ class DirectWording:
         """
         text = shown(state)
         asked = tuple(self._ask(text, key, one, orders or 1) for key, one in questions.items())
-        return Worded(self.prompt.probes(text), asked)
+        return Worded(self.probes(state, questions), asked)
 
     def _ask(self, state: str, key: str, question: Question, orders: int) -> Asked:
         count = len(question.options())

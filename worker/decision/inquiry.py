@@ -1,9 +1,10 @@
 """What a ticket asks, once the set that it may name is looked up."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 from worker.decision.outcome import QuestionSetProvenance
+from worker.decision.overflow import Overflow
 from worker.decision.question import Question, Text
 from worker.decision.question_set import QuestionSet
 from worker.decision.ticket import Ticket
@@ -38,6 +39,18 @@ class Inquiry:
     def orders(self) -> int | None:
         """In how many orders the set wants options shown; None: it does not say."""
         return self.question_set.defaults.orders if self.question_set else None
+
+    def overflow(self, usual: Overflow) -> Overflow:
+        """Return what becomes of a long state: as the set says, else as *usual*."""
+        if self.question_set is None:
+            return usual
+        named = self.question_set.defaults
+        return replace(
+            usual,
+            rule=named.overflow or usual.rule,
+            aggregation=named.aggregation or usual.aggregation,
+            noul_aggregation=named.noul_aggregation or usual.noul_aggregation,
+        )
 
     @property
     def attributes(self) -> tuple[str, ...] | None:

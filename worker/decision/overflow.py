@@ -32,3 +32,7 @@ class Overflow:
     max_windows: int = 16
     aggregation: Aggregation = "mean"
     noul_aggregation: NoulAggregation = "max"
+
+
+REJECT_LONG = Overflow()
+"""What becomes of long states unless something is said."""

@@ -13,6 +13,7 @@ from pydantic import BaseModel, ConfigDict, Field, field_validator, model_valida
 from worker.decision.attributes import MAX_ANSWERS, can_be_attribute
 from worker.decision.canonical import canonical_sha256
 from worker.decision.orders import MAX_ORDERS
+from worker.decision.overflow import Aggregation, NoulAggregation, OverflowRule
 from worker.decision.question import Question, Text
 from worker.decision.strict_file import read_document
 from worker.decision.ticket import MAX_QUESTIONS
@@ -36,10 +37,17 @@ class Defaults(_Part):
     Attributes:
         orders: in how many orders options are shown; None: as the model's wording does itself.
         attributes: questions whose answers are message attributes, for filter policies.
+        overflow: what becomes of a state that is too long for one prompt; None: as the worker is
+            set, like the two below.
+        aggregation: how answers to choices and scores come of those of a state's windows.
+        noul_aggregation: how those to nouls do.
     """
 
     orders: int | None = Field(default=None, ge=1, le=MAX_ORDERS)
     attributes: list[str] | None = Field(default=None, max_length=MAX_ANSWERS)
+    overflow: OverflowRule | None = None
+    aggregation: Aggregation | None = None
+    noul_aggregation: NoulAggregation | None = None
 
 
 class Example(_Part):

@@ -34,9 +34,20 @@ class Part:
     border: Border
 
 
+@dataclass(frozen=True, slots=True)
+class _End:
+    border: Border
+    pattern: re.Pattern[str]
+
+
 # Each is linear in the text. A line break ends a sentence, since lists have no full stops.
-_SENTENCE_END = re.compile(r"""[.!?…]["'”’»)\]]*\s+|[。\uff01\uff1f]|\n\s*""")
-_WORD_END = re.compile(r"\s+")
+_ENDS = (
+    _End(
+        Border.SENTENCE,
+        re.compile(r"""[.!?…]["'”’»)\]]*\s+|[。\uff01\uff1f]|\n\s*"""),
+    ),
+    _End(Border.WORD, re.compile(r"\s+")),
+)
 
 
 def cut_text(text: str) -> list[Part]:
@@ -57,35 +68,46 @@ def cut_text(text: str) -> list[Part]:
     return paragraphs
 
 
-def halve(part: Part) -> tuple[Part, Part]:
-    """Cut a part of two characters or more at its best border, of those the one nearest its middle.
-
-    Returns:
-        Both halves; neither is empty.
-    """
-    border, place = next(_best_places(part.text))
-    return Part(part.text[:place], border), Part(part.text[place:], part.border)
-
-
-def _best_places(text: str) -> Iterator[tuple[Border, int]]:
-    """Yield for each kind of border that there is inside a text the one nearest its middle."""
-    size = len(text)
-    for border, pattern in ((Border.SENTENCE, _SENTENCE_END), (Border.WORD, _WORD_END)):
-        ends = (match.end() for match in pattern.finditer(text))
-        inner = (end for end in ends if end < size)
-        place = min(inner, key=lambda end: abs(end - size / 2), default=None)
-        if place is not None:
-            yield border, place
-    yield Border.CHARACTER, size // 2
-
-
 def fine(part: Part, is_long: Callable[[str], bool]) -> Iterator[Part]:
-    """Yield a part, or the parts that it is cut into while a text *is_long*; in order."""
-    if len(part.text) < 2 or not is_long(part.text):
+    """Yield a part, or the parts that it is cut into while a text *is_long*; in order.
+
+    What is long is cut near its middle, at the end of a sentence, else of a word, else between
+    two characters.
+    """
+    return _fine(part, is_long, _ENDS)
+
+
+def _fine(part: Part, is_long: Callable[[str], bool], ends: tuple[_End, ...]) -> Iterator[Part]:
+    """Look for *ends* only: halves of a text without the end of a sentence have none either."""
+    text = part.text
+    if len(text) < 2 or not is_long(text):
         yield part
         return
-    for half in halve(part):
-        yield from fine(half, is_long)
+    border, place = Border.CHARACTER, len(text) // 2
+    while ends:
+        found = _near_middle(ends[0].pattern, text)
+        if found is not None:
+            border, place = ends[0].border, found
+            break
+        ends = ends[1:]
+    yield from _fine(Part(text[:place], border), is_long, ends)
+    yield from _fine(Part(text[place:], part.border), is_long, ends)
+
+
+def _near_middle(pattern: re.Pattern[str], text: str) -> int | None:
+    """Return the end of a match near the middle of a text, looked for further and further away."""
+    size = len(text)
+    middle, reach = size // 2, 128
+    while True:
+        first, last = max(0, middle - reach), min(size, middle + reach)
+        ends = (match.end() for match in pattern.finditer(text, first, last))
+        # A match that ends where looking ended may go on.
+        place = min(
+            (end for end in ends if end < last), key=lambda end: abs(end - middle), default=None
+        )
+        if place is not None or last - first == size:
+            return place
+        reach *= 4
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,6 +5,7 @@ from typing import Protocol
 
 from worker.decision.asked import Worded
 from worker.decision.question import Question, Text
+from worker.decision.text import PromptText
 
 
 class Wording(Protocol):
@@ -33,6 +34,17 @@ class Wording(Protocol):
     @property
     def lists_questions(self) -> bool:
         """Whether each prompt lists all questions of the ticket."""
+        ...
+
+    def probes(
+        self, state: Text, questions: Mapping[str, Question]
+    ) -> tuple[PromptText, PromptText]:
+        """Return two short fixed questions over a state, which show where the trunk ends.
+
+        Args:
+            state: what they are about.
+            questions: the ticket's, which do not matter unless each prompt lists them.
+        """
         ...
 
     def word(

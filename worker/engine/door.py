@@ -1,7 +1,7 @@
 """The bounded front door: what waits in which lane, what goes next. Pure, not thread-safe."""
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Generic, TypeVar
 
 from worker.errors import EngineBusy
@@ -45,9 +45,20 @@ class Door(Generic[Item]):
         Raises:
             EngineBusy: too many tokens wait already.
         """
-        self.check(tokens, tokens_per_second=tokens_per_second)
-        self._lanes[lane].append((item, tokens))
-        self.waiting_tokens += tokens
+        self.put_all([(item, tokens)], lane, tokens_per_second)
+
+    def put_all(
+        self, items: Sequence[tuple[Item, int]], lane: Lane, tokens_per_second: float = 1000.0
+    ) -> None:
+        """Let several works in at the end of their lane, each with its tokens: all, or none.
+
+        Raises:
+            EngineBusy: too many tokens wait already.
+        """
+        total = sum(tokens for _, tokens in items)
+        self.check(total, tokens_per_second=tokens_per_second)
+        self._lanes[lane] += items
+        self.waiting_tokens += total
 
     def check(self, tokens: int, *, tokens_per_second: float = 1000.0) -> None:
         """Refuse what :meth:`put` would refuse.

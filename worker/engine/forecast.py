@@ -1,7 +1,7 @@
 """How fast the contexts are together, and so when an answer can be had. Pure, not thread-safe."""
 
 from collections import Counter
-from collections.abc import Hashable, Iterable
+from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass
 
 from worker.ports import Lane
@@ -39,9 +39,19 @@ class Throughput:
             self.tokens_per_second = self._tokens / self._seconds
             self.is_measured = True
 
-    def seconds(self, ahead_tokens: int, own_tokens: int, contexts: int) -> float:
-        """Return when work is done that *ahead_tokens* go before, sharing with other contexts."""
-        return (ahead_tokens + own_tokens * contexts) / self.tokens_per_second
+    def seconds(self, ahead_tokens: int, own_tokens: Sequence[int], contexts: int) -> float:
+        """Return when the last of some works is done.
+
+        No later than the bound of list scheduling (Graham 1966): one context has the longest
+        work while the others share the rest.
+
+        Args:
+            ahead_tokens: that go before, shared by all contexts.
+            own_tokens: of each work; one context evaluates it.
+            contexts: how many there are.
+        """
+        own = sum(own_tokens) + (contexts - 1) * max(own_tokens)
+        return (ahead_tokens + own) / self.tokens_per_second
 
 
 def tokens_before(

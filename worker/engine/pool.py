@@ -4,11 +4,11 @@ import asyncio
 import threading
 import time
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from worker import metrics
+from worker.decision.text import PromptText
 from worker.engine.branches import Branches
 from worker.engine.context_thread import ContextThread
 from worker.engine.door import Door
@@ -16,21 +16,16 @@ from worker.engine.exact_thread import ExactThread
 from worker.engine.forecast import Throughput, tokens_before
 from worker.engine.options import Batching, ModelOptions
 from worker.engine.packed_thread import PackedThread
-from worker.engine.plan import CHUNK_TOKENS, Plan, plan
+from worker.engine.plan import CHUNK_TOKENS
 from worker.engine.spill import Spill
+from worker.engine.tokenising import Tokenising
 from worker.engine.trunks import Found, State, Trunks
 from worker.engine.work import Offer, Work
-from worker.errors import Backlogged, CannotRun, DeadlinePassed, EngineFailed, Rejected
+from worker.errors import Backlogged, CannotRun, DeadlinePassed, EngineFailed
 from worker.ports import Evaluation, Lane, Reply
 
 if TYPE_CHECKING:  # so that the pool can be tried without llama.cpp
     from worker.engine.llama import Model
-
-MAX_CHARACTERS = 1 << 20
-STACK_BYTES_PER_CHARACTER = 512  # measured: 260
-_stack_size_lock = threading.Lock()
-
-_Prepared = tuple[Plan, list[list[int]], list[tuple[int, ...]]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +61,6 @@ class Pool:
         spill: Spill | None = None,
     ) -> None:
         self._model = model
-        self._options = options
         self._changed = threading.Condition()  # guards everything below
         self._door: Door[Work] = Door(max_waiting_tokens)
         self._trunks = Trunks(max_parked_bytes, divisible=model.is_divisible)
@@ -76,8 +70,7 @@ class Pool:
         self._offers: dict[Work, Offer] = {}
         self._joined: set[ContextThread] = set()  # read branches of another context's work
         self._throughput = Throughput()
-        # Our own, so that closing can wait for it: it uses the model.
-        self._tokenising = _deep_executor()
+        self._tokenising = Tokenising(model.encode, options.context_tokens)
         self._closing = False
         self._failure: EngineFailed | None = None
         self._threads_in_all = contexts * options.threads
@@ -100,7 +93,7 @@ class Pool:
         except CannotRun:
             for thread in self._threads:
                 thread.shut()
-            self._tokenising.shutdown()
+            self._tokenising.close()
             raise
         for thread in self._threads:
             thread.start()
@@ -116,7 +109,7 @@ class Pool:
                 work.given_up = True
         for work in waiting:
             work.resolve(EngineFailed("the engine is closed"))
-        self._tokenising.shutdown(wait=True)
+        self._tokenising.close()
         for thread in self._threads:
             if thread.ident is not None:  # it was started
                 thread.join()
@@ -138,33 +131,37 @@ class Pool:
         with self._changed:
             self._check_open()
             self._door.check(1, tokens_per_second=self._throughput.tokens_per_second)
-            self._refuse_late(lane, 0, deadline)
+            self._refuse_late(lane, (0,), deadline)
 
     async def score(
         self, evaluation: Evaluation, lane: Lane, deadline: float | None = None
     ) -> Reply:
         """Evaluate all branches of one ticket; see :class:`worker.ports.Engine`."""
+        [reply] = await self.score_all((evaluation,), lane, deadline)
+        return reply
+
+    async def score_all(
+        self, evaluations: Sequence[Evaluation], lane: Lane, deadline: float | None = None
+    ) -> tuple[Reply, ...]:
+        """Evaluate all windows of one ticket; see :class:`worker.ports.Engine`."""
         loop = asyncio.get_running_loop()
-        # A long state takes milliseconds to tokenise: not on the loop.
         self._check_open()
-        prepared = await loop.run_in_executor(self._tokenising, self._prepare, evaluation)
-        work = Work(*prepared, lane, deadline, loop.create_future(), loop)
-        with self._changed:
-            self._check_open()
-            self._refuse_late(lane, work.left_tokens, deadline)
-            speed = self._throughput.tokens_per_second
-            self._door.put(work, lane, work.left_tokens, tokens_per_second=speed)
-            self._show_waiting()
-            self._changed.notify_all()
+        # A long state takes milliseconds to tokenise: not on the loop.
+        prepared = [await self._tokenising.prepare(one) for one in evaluations]
+        works = [Work(*one, lane, deadline, loop.create_future(), loop) for one in prepared]
+        self._let_in(works, lane, deadline)
         try:
             async with asyncio.timeout_at(deadline):
-                return await work.answer
+                return tuple(await asyncio.gather(*(work.answer for work in works)))
         except TimeoutError:
-            self._give_up(work)
             raise DeadlinePassed("the deadline passed before the last answer was read") from None
-        except asyncio.CancelledError:
-            self._give_up(work)
-            raise
+        finally:
+            self._give_up([work for work in works if not work.is_answered])
+
+    async def measure(self, prompts: Sequence[PromptText]) -> list[int]:
+        """Return the tokens of each prompt; see :class:`worker.ports.Engine`."""
+        self._check_open()
+        return await self._tokenising.measure(prompts)
 
     # --- what the contexts' threads call ---------------------------------------------------
 
@@ -308,8 +305,24 @@ class Pool:
         if self._failure or self._closing:
             raise EngineFailed(str(self._failure or "the engine is closed"))
 
-    def _refuse_late(self, lane: Lane, tokens: int, deadline: float | None) -> None:
-        """Refuse work whose answer would come after *deadline*, as far as can be told.
+    def _let_in(self, works: Sequence[Work], lane: Lane, deadline: float | None) -> None:
+        """Put works at the door, all of them or none."""
+        tokens = [work.left_tokens for work in works]
+        with self._changed:
+            self._check_open()
+            self._refuse_late(lane, tokens, deadline)
+            speed = self._throughput.tokens_per_second
+            self._door.put_all(tuple(zip(works, tokens, strict=True)), lane, speed)
+            self._show_waiting()
+            self._changed.notify_all()
+
+    def _refuse_late(self, lane: Lane, tokens: Sequence[int], deadline: float | None) -> None:
+        """Refuse works whose last answer would come after *deadline*, as far as can be told.
+
+        Args:
+            lane: who waits.
+            tokens: of each work.
+            deadline: event-loop time.
 
         Raises:
             Backlogged: with the numbers. Work that can begin at once is always let in.
@@ -332,11 +345,14 @@ class Pool:
         self._throughput.note(tokens, time.monotonic())
         metrics.ENGINE_TOKENS_PER_SECOND.set(self._throughput.tokens_per_second)
 
-    def _give_up(self, work: Work) -> None:
-        """Make *work* end at once, wherever it is."""
-        work.given_up = True
+    def _give_up(self, works: Sequence[Work]) -> None:
+        """Make *works* end at once, wherever they are."""
+        if not works:
+            return
         with self._changed:
-            self._door.drop(work)
+            for work in works:
+                work.given_up = True
+                self._door.drop(work)
             self._show_waiting()
 
     def _is_ready(self, work: Work) -> bool:
@@ -367,52 +383,3 @@ class Pool:
 
     def _show_waiting(self) -> None:
         metrics.ENGINE_WAITING_TOKENS.set(self._door.waiting_tokens)
-
-    def _prepare(self, evaluation: Evaluation) -> _Prepared:
-        encode = self._model.encode
-        _check_depth(evaluation)
-        prompts = [encode(branch.prompt) for branch in evaluation.branches]
-        first, second = (encode(probe) for probe in evaluation.probes)
-        planned = plan((first, second), prompts)
-        limit, holds = self._options.context_tokens, "the context holds"
-        if evaluation.max_prompt_tokens is not None and evaluation.max_prompt_tokens < limit:
-            limit, holds = evaluation.max_prompt_tokens, "in this request it may have"
-        if planned.cells > limit:
-            raise Rejected(
-                "prompt_too_long",
-                f"the longest prompt has {planned.cells} tokens, {holds} {limit}",
-                "state" if min(len(first), len(second)) > limit else "questions",
-            )
-        return planned, prompts, [branch.label_tokens for branch in evaluation.branches]
-
-
-def _check_depth(evaluation: Evaluation) -> None:
-    """Refuse a prompt whose text could overflow the stack of the tokenising thread.
-
-    Raises:
-        Rejected: with the counts.
-    """
-    prompts = (*evaluation.probes, *(branch.prompt for branch in evaluation.branches))
-    longest = max(sum(len(piece.text) for piece in prompt) for prompt in prompts)
-    if longest > MAX_CHARACTERS:
-        raise Rejected(
-            "prompt_too_long",
-            f"the longest prompt has {longest} characters, at most {MAX_CHARACTERS} are read",
-        )
-
-
-def _deep_executor() -> ThreadPoolExecutor:
-    """Return an executor of one thread with a deep stack.
-
-    llama.cpp splits the text of some vocabularies with a regular expression that recurses once
-    for each character of a run of letters, spaces or digits. On an ordinary stack 32,000 of them
-    crash the process.
-    """
-    executor = ThreadPoolExecutor(1, thread_name_prefix="tokenising")
-    with _stack_size_lock:
-        ordinary = threading.stack_size(MAX_CHARACTERS * STACK_BYTES_PER_CHARACTER)
-        try:
-            executor.submit(lambda: None).result()  # starts the thread, which stays
-        finally:
-            threading.stack_size(ordinary)
-    return executor

@@ -70,6 +70,11 @@ class Work:
         left = sum(whole) + sum(own) + (trunk_tokens if own else 0)
         return max(0, left - self.progress.position)
 
+    @property
+    def is_answered(self) -> bool:
+        """Whether there is an answer or an error, and no cancellation."""
+        return self.answer.done() and not self.answer.cancelled()
+
     def is_useless(self) -> bool:
         """Return whether nobody can use the answer any more."""
         return self.given_up or (self.deadline is not None and time.monotonic() > self.deadline)

@@ -26,3 +26,24 @@ class DecisionsSettings(BaseModel):
     policy_mismatch: Literal["refuse", "review"] = setting(
         "refuse", "policy made for another model, prompt or build: no start, or review"
     )
+    overflow: Literal["reject", "window"] = setting(
+        "reject", "state too long for a prompt: reject the ticket, or read windows"
+    )
+    window_tokens: int = setting(
+        0, "longest prompt over a window; 0: the context's", ge=0, le=1 << 24
+    )
+    window_question_tokens: int | None = setting(
+        None, "of those kept for a question [a quarter, at most 1024]", ge=0
+    )
+    window_overlap_tokens: int | None = setting(
+        None, "the most that a window repeats [an eighth of the rest]", ge=0
+    )
+    max_windows: int = setting(
+        16, "windows of one state, else its ticket is rejected", ge=1, le=1024
+    )
+    aggregation: Literal["max", "mean"] = setting(
+        "mean", "choices and scores over windows: the surest one's, or the mean"
+    )
+    noul_aggregation: Literal["max", "mean", "noisy_or"] = setting(
+        "max", "nouls over windows: the likeliest, the mean, or 1 - prod(1 - p)"
+    )

@@ -5,7 +5,7 @@ from typing import Any, Literal
 from pydantic import BaseModel, ConfigDict, Field
 
 from worker.decision.canonical import canonical_sha256
-from worker.decision.outcome import Outcome, Timings, Usage
+from worker.decision.outcome import Outcome, Timings, Usage, WindowsProvenance
 from worker.decision.policy import Disposition, Verdict
 from worker.decision.question import Text
 from worker.decision.ticket import Ticket, validate_ticket
@@ -65,6 +65,8 @@ class Extension(_Wire):
         usage: tokens, with those that need not be evaluated again.
         timings: seconds.
         metadata: as the request had it.
+        windows: how a state was read that is too long for one prompt; null for others.
+        window: by question, the one window that its answer is of, where it is of one.
         provenance_sha256: of everything that went into the answer except the ticket.
     """
 
@@ -77,6 +79,8 @@ class Extension(_Wire):
     usage: Usage | None
     timings: Timings | None
     metadata: dict[str, str]
+    windows: WindowsProvenance | None
+    window: dict[str, int]
     provenance_sha256: str
 
 
@@ -121,6 +125,10 @@ def write_answer(outcome: Outcome) -> dict[str, Any]:
             usage=outcome.usage,
             timings=outcome.timings,
             metadata=outcome.metadata,
+            windows=outcome.provenance.windows,
+            window={
+                key: answer.window for key, answer in answers.items() if answer.window is not None
+            },
             provenance_sha256=canonical_sha256(outcome.provenance.model_dump(mode="json")),
         ),
     )

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from worker.decision.windows import Border, Part, Span, cut_text, fine, halve, pack
+from worker.decision.windows import Border, Part, Span, cut_text, fine, pack
 
 texts = st.text(alphabet="ab .!\n\r\t。é\N{WINKING FACE}", max_size=120)
 
@@ -60,7 +60,7 @@ def test_a_paragraph_ends_with_its_blank_lines(text: str) -> None:
 )
 def test_the_best_border_is_taken(text: str, halves: tuple[str, str], border: Border) -> None:
     """A sentence's end before a word's before none; of several the one nearest the middle."""
-    first, second = halve(Part(text, Border.PARAGRAPH))
+    first, second = fine(Part(text, Border.PARAGRAPH), lambda one: one == text)
 
     assert halves == (first.text, second.text)
     assert (border, Border.PARAGRAPH) == (first.border, second.border)

@@ -265,3 +265,24 @@ def test_a_full_door_can_be_asked() -> None:
         door.check(1)
 
     assert (10, 10, 1) == (caught.value.waiting_tokens, caught.value.limit_tokens, len(door))
+
+
+def test_several_are_let_in_together_or_not_at_all() -> None:
+    """In order at the end of their lane, and bounded by what they are together."""
+    door = open_door(10)
+    put(door, "a", BATCH, tokens=4)
+    with pytest.raises(EngineBusy):
+        door.put_all([(Work("b"), 3), (Work("c"), 4)], BATCH)
+    assert (4, 1) == (door.waiting_tokens, len(door))
+
+    door.put_all([(Work("b"), 3), (Work("c"), 3)], BATCH)
+    assert 10 == door.waiting_tokens
+    assert ["a", "b", "c"] == take_all(door)
+
+
+def test_what_is_larger_than_the_door_goes_through_alone() -> None:
+    """Together as well as one by one: else it would never be let in."""
+    door = open_door(10)
+    door.put_all([(Work("a"), 30), (Work("b"), 30)], BATCH)
+
+    assert 60 == door.waiting_tokens

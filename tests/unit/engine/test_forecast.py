@@ -57,7 +57,15 @@ def test_seconds() -> None:
     """What goes before is shared by all contexts, the own work has one of them."""
     throughput = Throughput(tokens_per_second=100.0)
 
-    assert pytest.approx(10 + 2 * 3) == throughput.seconds(1000, 300, contexts=2)
+    assert pytest.approx(10 + 2 * 3) == throughput.seconds(1000, [300], contexts=2)
+
+
+def test_windows_are_shared_by_the_contexts() -> None:
+    """Several works of one ticket are done at once; the last one ends on a context of its own."""
+    throughput = Throughput(tokens_per_second=100.0)
+
+    assert pytest.approx(10 + 9 + 3) == throughput.seconds(1000, [300, 300, 300], contexts=2)
+    assert pytest.approx(9) == throughput.seconds(0, [300, 300, 300], contexts=1)
 
 
 INTERACTIVE, BATCH = Lane.INTERACTIVE, Lane.BATCH

@@ -10,6 +10,7 @@ import aiohttp
 
 from tests.factories import make_provenance, make_tree, make_wording
 from tests.fakes import FakeEngine
+from worker.decision.overflow import REJECT_LONG, Overflow
 from worker.evaluator import Evaluator
 from worker.lifecycle import Lifecycle
 from worker.sidecar.keys import Keys
@@ -42,6 +43,7 @@ class Bench:
     engine: FakeEngine
     lifecycle: Lifecycle
     client: aiohttp.ClientSession
+    overflow: Overflow = REJECT_LONG
 
     @property
     def url(self) -> str:
@@ -61,14 +63,20 @@ class Bench:
 
     def answer(self) -> None:
         """Load the model, as it were."""
-        evaluator = Evaluator(self.engine, make_wording(26), make_provenance())
+        evaluator = Evaluator(
+            self.engine, make_wording(26), make_provenance(), overflow=self.overflow
+        )
         self.sidecar.answer_with(evaluator, contexts=2, spells_control=lambda text: CONTROL in text)
         self.lifecycle.ready()
 
 
 @asynccontextmanager
 async def open_bench(
-    *, keys: Keys | None = None, ready: bool = True, **options: Any
+    *,
+    keys: Keys | None = None,
+    ready: bool = True,
+    overflow: Overflow = REJECT_LONG,
+    **options: Any,
 ) -> AsyncIterator[Bench]:
     """Open a sidecar that answers, unless *ready* is false."""
     usual = {
@@ -83,7 +91,7 @@ async def open_bench(
     await sidecar.listen("127.0.0.1", 0)
     try:
         async with aiohttp.ClientSession() as client:
-            bench = Bench(sidecar, FakeEngine(), lifecycle, client)
+            bench = Bench(sidecar, FakeEngine(), lifecycle, client, overflow)
             if ready:
                 bench.answer()
             yield bench

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from tests.unit.sidecar.bench import CONTROL, make_decision, make_request, open_bench
+from worker.decision.overflow import Overflow
 from worker.decision.scores import Reading
 from worker.errors import EngineBusy, Rejected
 
@@ -95,6 +96,18 @@ async def test_shared_decisions_are_one_evaluation() -> None:
     assert ["b", "a"] == [result["id"] for result in answered.body["results"]]
     assert 2 == answered.body["timing"]["batch_size"]
     assert [2] == [len(evaluation.branches) for evaluation in evaluations]
+
+
+async def test_a_long_state_is_not_read_in_windows() -> None:
+    """Not even where that is set: the sample's answer tells what one prompt was read from."""
+    overflow = Overflow(rule="window", window_tokens=800, question_tokens=200, overlap_tokens=0)
+    long = "\n\n".join(f"Paragraph {number}." for number in range(80))
+    async with open_bench(overflow=overflow) as bench:
+        answered = await bench.post({"decision": make_decision(state=long)})
+        evaluations = bench.engine.evaluations
+
+    assert 200 == answered.status  # the fake engine has no context
+    assert 1 == len(evaluations)
 
 
 async def test_a_decision_is_the_question_that_system_one_would_ask() -> None:

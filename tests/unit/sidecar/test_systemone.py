@@ -6,6 +6,7 @@ import pytest
 
 from tests.factories import make_choice, make_noul, make_outcome, make_score, make_scored
 from tests.unit.sidecar.bench import make_request, open_bench
+from worker.decision.overflow import Overflow
 from worker.errors import (
     AwsUnavailable,
     Backlogged,
@@ -60,6 +61,27 @@ def test_an_answer_is_system_ones_and_one_block() -> None:
         extension["metadata"],
     )
     assert 64 == len(extension["provenance_sha256"])
+    assert (None, {}) == (extension["windows"], extension["window"])
+
+
+async def test_a_long_state_is_read_in_windows_for_callers_too() -> None:
+    """Where that is set; the answers are System One's, and how they came about is ours."""
+    overflow = Overflow(rule="window", window_tokens=800, question_tokens=200, overlap_tokens=60)
+    request = make_request(state="\n\n".join(f"Paragraph {number}." for number in range(80)))
+    async with open_bench(overflow=overflow) as bench:
+        answered = await bench.post(request)
+        prompts = [branch for one in bench.engine.evaluations for branch in one.branches]
+    extension = answered.body["x_worker"]
+
+    assert 200 == answered.status
+    assert len(bench.engine.evaluations) == extension["windows"]["count"] > 2
+    assert ("mean", "max") == (
+        extension["windows"]["aggregation"],
+        extension["windows"]["noul_aggregation"],
+    )
+    assert ["refund"] == list(extension["window"])
+    assert len(prompts) == 3 * extension["windows"]["count"]
+    assert set(request["questions"]) == set(answered.body["answers"])
 
 
 @pytest.mark.parametrize(

@@ -115,11 +115,25 @@ class NativeWording:
             for key, question in questions.items()
         ]
         sheets = self._sheets(state, shows)
+        return Worded(self._probes(sheets[0]), tuple(self._ask(sheets, views) for views in shows))
+
+    def probes(
+        self, state: Text, questions: Mapping[str, Question]
+    ) -> tuple[PromptText, PromptText]:
+        """Return two fixed questions over a state; see :class:`worker.decision.wording.Wording`."""
+        listed = questions if self.lists_questions else {}
+        shows = [[self._show_as_given(key, question)] for key, question in listed.items()]
+        return self._probes(self._sheets(state, shows)[0])
+
+    def _probes(self, sheet: Sheet) -> tuple[PromptText, PromptText]:
         first, second = (
-            self._render(sheets[0], self._show(key, question, self._orders(question, 1)[0]))
+            self._render(sheet, self._show_as_given(key, question))
             for key, question in _PROBES.items()
         )
-        return Worded((first, second), tuple(self._ask(sheets, views) for views in shows))
+        return first, second
+
+    def _show_as_given(self, key: str, question: Question) -> Shown:
+        return self._show(key, question, self._orders(question, 1)[0])
 
     def _orders(self, question: Question, orders: int | None) -> tuple[Order, ...]:
         if isinstance(question, Noul) and not self._kind.true_first:
