@@ -1,7 +1,8 @@
 """Open every resource in order, wire the parts, close them in reverse; the only place that does."""
 
 import asyncio
-from contextlib import AsyncExitStack
+from collections.abc import Callable
+from contextlib import AbstractAsyncContextManager, AsyncExitStack
 
 import structlog
 
@@ -29,13 +30,22 @@ from worker.sidecar.server import Sidecar, SidecarOptions
 _log = structlog.get_logger()
 
 
-async def run_faces(settings: Settings, lifecycle: Lifecycle, aws: Connection | None) -> None:
+OpenBrain = Callable[[Settings], AbstractAsyncContextManager[Brain]]
+
+
+async def run_faces(
+    settings: Settings,
+    lifecycle: Lifecycle,
+    aws: Connection | None,
+    open_brain: OpenBrain = open_brain,
+) -> None:
     """Run the queue face and the sidecar, as far as they are configured, until the stop event.
 
     Args:
         settings: as checked.
         lifecycle: says when to stop, and is told what failed.
         aws: how AWS is reached; None runs the sidecar alone.
+        open_brain: opens the model.
 
     Raises:
         WorkerError: a resource cannot be opened; nothing has been received.
@@ -53,7 +63,7 @@ async def run_faces(settings: Settings, lifecycle: Lifecycle, aws: Connection | 
         if aws is not None:  # before the model: what is wrong with it shows in a second
             queue = await open_queue(stack, settings, aws)
             opener = await open_opener(stack, settings, aws)
-        brain = await _open_unless_stopped(stack, settings, lifecycle)
+        brain = await _open_unless_stopped(stack, open_brain(settings), lifecycle)
         if brain is None:
             return
         if brain.shelf is not None:
@@ -105,10 +115,10 @@ async def _open_sidecar(stack: AsyncExitStack, settings: Settings, lifecycle: Li
 
 
 async def _open_unless_stopped(
-    stack: AsyncExitStack, settings: Settings, lifecycle: Lifecycle
+    stack: AsyncExitStack, brain: AbstractAsyncContextManager[Brain], lifecycle: Lifecycle
 ) -> Brain | None:
     """Open the model; give it up when the stop event comes first, and return None."""
-    opening = asyncio.ensure_future(stack.enter_async_context(open_brain(settings)))
+    opening = asyncio.ensure_future(stack.enter_async_context(brain))
     stopped = asyncio.ensure_future(lifecycle.stopping.wait())
     try:
         await asyncio.wait({opening, stopped}, return_when=asyncio.FIRST_COMPLETED)

@@ -5,7 +5,8 @@ from typing import Any
 
 import click
 
-from worker.app import run_faces
+from worker.app import OpenBrain, run_faces
+from worker.brain import open_brain
 from worker.cli.options import SettingsCommand, read_settings
 from worker.errors import ExitCode, UsageError
 from worker.lifecycle import Lifecycle
@@ -50,11 +51,13 @@ def serve(**flags: Any) -> ExitCode:
     return asyncio.run(run_process(settings, None))
 
 
-async def run_process(settings: Settings, aws: Connection | None) -> ExitCode:
+async def run_process(
+    settings: Settings, aws: Connection | None, open_brain: OpenBrain = open_brain
+) -> ExitCode:
     """Run the faces until a signal or a failure; return the exit code."""
     lifecycle = Lifecycle()
     with lifecycle.signals():
-        await run_faces(settings, lifecycle, aws)
+        await run_faces(settings, lifecycle, aws, open_brain)
     lifecycle.stopped()
     if lifecycle.failure is not None:
         raise lifecycle.failure
