@@ -14,7 +14,7 @@ CACHES := .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: setup demo test test-full test-clients test-emulators coverage check format bench bench-engine bench-load lock clean help FORCE
+.PHONY: setup demo test test-full test-clients test-emulators coverage check format bench bench-engine bench-load soak lock clean help FORCE
 
 setup: $(VENV)/.llama $(VENV)/.project  ## make .venv; builds llama.cpp the first time (about 8 minutes on 2 cores)
 
@@ -58,6 +58,9 @@ bench-engine: setup  ## measure the engine beside llama.cpp, its server and its 
 
 bench-load: setup  ## show what retrying clients see at 0.5, 1, 2 and 4 times the capacity
 	$(PY) -m tests.bench.load $(ARGS)
+
+soak: setup  ## kill workers and fail calls for 10 minutes, count every ticket (ARGS='--minutes 2')
+	$(PY) -m tests.soak $(ARGS)
 
 # Names of hosts stay out of the file: whoever installs says where packages come from.
 # llama-cpp-python itself is in requirements-llama.txt.

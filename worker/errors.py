@@ -181,6 +181,13 @@ class NotReady(Retryable):
     """The worker is starting or draining, and takes nothing now."""
 
 
+class MadeWay(Retryable):
+    """A delivery went back so that one which may end the process takes nothing along."""
+
+    def __init__(self) -> None:
+        super().__init__("made way for a delivery that may end the process")
+
+
 class Bug(WorkerError):
     """Something that cannot happen did; the log has the traceback."""
 

@@ -21,6 +21,7 @@ _TAIL_LINES = 40
 class _Slot:
     process: asyncio.subprocess.Process | None = None
     is_ready: bool = False
+    is_struck: bool = False
     tail: deque[str] = field(default_factory=lambda: deque(maxlen=_TAIL_LINES))
 
 
@@ -64,10 +65,11 @@ class Fleet:
 
     def strike(self, chance: random.Random, number: signal.Signals | None = None) -> bool:
         """Send a signal to a worker that is ready; return whether there was one."""
-        ready = [slot for slot in self._slots if slot.is_ready and slot.process]
+        ready = [slot for slot in self._slots if slot.is_ready and not slot.is_struck]
         if not ready:
             return False
-        process = chance.choice(ready).process
+        slot = chance.choice(ready)
+        process, slot.is_struck = slot.process, True
         number = number or chance.choice((signal.SIGKILL, signal.SIGTERM))
         assert process is not None
         with suppress(ProcessLookupError):
@@ -79,7 +81,7 @@ class Fleet:
         """Let all drain, and start none again."""
         self._closing = True
         for slot in self._slots:
-            if slot.process is not None:
+            if slot.process is not None and not slot.is_struck:  # a second one is no drain
                 with suppress(ProcessLookupError):
                     slot.process.send_signal(signal.SIGTERM)
         try:
@@ -105,7 +107,7 @@ class Fleet:
                 slot.process.send_signal(signal.SIGTERM)
             await self._read(slot, slot.process)
             code = await slot.process.wait()
-            slot.process, slot.is_ready = None, False
+            slot.process, slot.is_ready, slot.is_struck = None, False, False
             # A stop that comes before signals are handled kills, as it should.
             self.codes[0 if self._closing and code == -signal.SIGTERM else code] += 1
             if code not in EXPECTED_CODES and not self._closing:

@@ -30,6 +30,7 @@ class Plan:
         first: tickets that are sent at once, by kind.
         poison_seconds: between two poison tickets.
         strike_seconds: least and most between two signals.
+        most_strikes: signals in all.
         fault_share: of calls that meet a fault.
         script: faults that are met for certain.
         max_receive_count: of the queue.
@@ -44,6 +45,7 @@ class Plan:
     first: Mapping[Kind, int] = field(default_factory=dict)
     poison_seconds: float = 120.0
     strike_seconds: tuple[float, float] = (15.0, 30.0)
+    most_strikes: int = 1_000_000
     fault_share: float = 0.05
     script: Sequence[tuple[str, Fault]] = ()
     max_receive_count: int = 10
@@ -121,7 +123,9 @@ class Soak:
             if poison_at <= now < ends_at:
                 await self._send(place, [Kind.POISON])
                 poison_at += plan.poison_seconds
-            if now >= strike_at and fleet.strike(self._chance):
+            # Not before there is something to strike at.
+            may_strike = place.outcomes and sum(fleet.strikes.values()) < plan.most_strikes
+            if may_strike and now >= strike_at and fleet.strike(self._chance):
                 strike_at = now + self._chance.uniform(*plan.strike_seconds)
             await place.collect(1)  # a long poll: the pace of this loop
         return False

@@ -17,6 +17,7 @@ from worker.errors import (
     AwsUnusable,
     EngineFailed,
     LeaseLost,
+    MadeWay,
     OutOfTurn,
     Rejected,
     Retryable,
@@ -29,6 +30,7 @@ from worker.queue.groups import Groups
 from worker.queue.lease import Leases
 from worker.queue.opening import Opener
 from worker.queue.settled import Settled
+from worker.queue.suspects import Suspects
 from worker.queue.trace import Trace, read_trace
 
 _FINISHED = ("decided", "rejected")
@@ -62,6 +64,7 @@ class Handler:
         opener: turns a delivery into its ticket.
         groups: whose turn it is in a FIFO group.
         settled: what this process has done about messages that come again.
+        suspects: whose turn it is among those.
     """
 
     inbox: Inbox
@@ -75,6 +78,7 @@ class Handler:
     opener: Opener
     groups: Groups
     settled: Settled = field(default_factory=Settled)
+    suspects: Suspects = field(default_factory=Suspects)
 
     async def carry(self, delivery: Delivery) -> None:
         """Carry *delivery* to its end; raises nothing but cancellation."""
@@ -101,7 +105,11 @@ class Handler:
     async def _finish(self, delivery: Delivery) -> str:
         """Return how the delivery ended: the failure table of the README, in code."""
         try:
-            async with self.leases.hold(delivery), self.groups.turn(delivery) as turn:
+            async with (
+                self.leases.hold(delivery),
+                self.groups.turn(delivery) as turn,
+                self.suspects.turn(delivery),
+            ):
                 result = await self._settle(delivery)
                 turn.finished = result in _FINISHED
                 return result
@@ -120,6 +128,11 @@ class Handler:
             self.lifecycle.fail(error)
             await self.release_now(delivery)
             return "released"
+        except MadeWay as error:
+            try:
+                return await self._back_off(delivery, error)
+            finally:
+                self.suspects.gone(delivery)
         except Retryable as error:
             return await self._back_off(delivery, error)
         except Exception as error:  # noqa: BLE001
