@@ -46,6 +46,7 @@ from worker.engine.spill import Spill
 from worker.errors import UsageError
 from worker.evaluator import Evaluator
 from worker.library import open_policy, open_shelf
+from worker.package.contents import open_package
 from worker.rulebook import bind_policy, policy_provenance
 from worker.settings import Settings
 from worker.shelf import BookShelf
@@ -87,12 +88,17 @@ async def open_brain(settings: Settings) -> AsyncIterator[Brain]:
         CannotRun: this build or this model cannot run here.
     """
     path = check_model(settings)
+    package = open_package(path.parent)
+    if package is not None:
+        package.check_files()
     shelf = await open_shelf(settings)
     profile = await open_policy(settings)
     free_bytes = available_bytes()
     if settings.prove_build:
         await _in_thread(prove_build, path, settings.gpu_layers)
     file = await _in_thread(fingerprint_model, path, settings.cache_dir)
+    if package is not None:
+        package.check_model(path, file.sha256)
 
     # Only now: importing llama.cpp's libraries is what may crash, and the child took that.
     from worker.engine.llama import Model

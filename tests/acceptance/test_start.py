@@ -1,6 +1,8 @@
 """What is wrong at the start is one clear line and an exit code, and nothing is received."""
 
+import hashlib
 import signal
+import tarfile
 from collections.abc import Callable
 from pathlib import Path
 
@@ -206,3 +208,24 @@ def test_a_prompt_file_is_tried_first(run: Run, tiny_model: Path, tmp_path: Path
 
     assert done.returncode == 2
     assert "mine-v1 leaves out label 1" in last_line(done.stderr)
+
+
+def test_flipped_byte_of_a_packed_model_is_refused(
+    run: Run, tiny_model: Path, tmp_path: Path
+) -> None:
+    """A package that is not what its manifest says serves nothing: exit code 3, both checksums."""
+    archive = tmp_path / "model.tar.gz"
+    packed = run("package", str(tiny_model), "-o", str(archive))
+    with tarfile.open(archive) as found:
+        found.extractall(tmp_path / "model", filter="data")
+    model = tmp_path / "model" / tiny_model.name
+    content = bytearray(model.read_bytes())
+    content[-1] ^= 1
+    model.write_bytes(content)
+
+    refused = run("serve", "--port", "0", "--model", str(tmp_path / "model"))
+
+    assert packed.returncode == 0, packed.stderr
+    assert 3 == refused.returncode, refused.stderr
+    assert hashlib.sha256(tiny_model.read_bytes()).hexdigest() in refused.stderr
+    assert hashlib.sha256(content).hexdigest() in refused.stderr

@@ -18,6 +18,7 @@ from worker.cli.demo import demo
 from worker.cli.doctor import doctor
 from worker.cli.evaluate import evaluate
 from worker.cli.manifest import manifest
+from worker.cli.package import package
 from worker.cli.redrive import redrive
 from worker.cli.replay import replay
 from worker.cli.run import run, serve
@@ -60,6 +61,7 @@ for _command in (
     tune,
     top,
     manifest,
+    package,
     sets,
     check,
     replay,

@@ -6,11 +6,16 @@ from pathlib import Path
 from typing import Any, Literal
 
 import click
+import structlog
 from pydantic_core import PydanticUndefined
 
 from worker.local.sample_model import assemble_sample_model
 from worker.log import configure_log
-from worker.settings import Settings, load_settings
+from worker.package.archive import SETS_FOLDER
+from worker.package.contents import find_model, open_package
+from worker.settings import Settings, ignored_variables, load_settings, sagemaker_folder
+
+_log = structlog.get_logger()
 
 SAMPLE = Path("sample")
 """The value of ``--model`` that means the sample model."""
@@ -94,7 +99,24 @@ def read_settings(flags: dict[str, Any], *, usual_log_level: str | None = None) 
     if settings.model == SAMPLE and not SAMPLE.exists():
         path, _ = assemble_sample_model(settings.cache_dir)
         settings = settings.model_copy(update={"model": path})
-    return settings
+    if ignored := ignored_variables():
+        _log.warning("container_variables_ignored", names=ignored)
+    return _from_package(settings)
+
+
+def _from_package(settings: Settings) -> Settings:
+    """Find the model in a folder, and what its package brings along, unless other is set."""
+    folder = settings.model or sagemaker_folder()
+    if folder is None or not folder.is_dir():
+        return settings
+    found: dict[str, Any] = {"model": find_model(folder)}
+    package = open_package(folder)
+    if package is not None:
+        if package.manifest.question_sets and settings.question_sets is None:
+            found["question_sets"] = str(folder / SETS_FOLDER)
+        if package.manifest.policy is not None and settings.policy is None:
+            found["policy"] = str(folder / package.manifest.policy.file)
+    return settings.model_copy(update=found)
 
 
 def _kind(annotation: Any) -> Any:

@@ -27,6 +27,12 @@ def model_files(path: Path) -> tuple[Path, ...]:
     )
 
 
+def is_later_part(path: Path) -> bool:
+    """Return whether a file is a part of a split GGUF, and not the first."""
+    found = _SPLIT.fullmatch(path.name)
+    return found is not None and int(found["number"]) != 1
+
+
 def check_files(path: Path, memory_bytes: int | None) -> int:
     """Check a model's files; return their size in bytes.
 

@@ -10,6 +10,8 @@ from worker.settings.platform import (
     SAGEMAKER_PORT,
     aws_region,
     ecs_agent_url,
+    ignored_variables,
+    sagemaker_folder,
     under_sagemaker,
 )
 from worker.settings.queue import HEARTBEATS_PER_VISIBILITY
@@ -22,6 +24,8 @@ __all__ = [
     "Settings",
     "aws_region",
     "ecs_agent_url",
+    "ignored_variables",
     "load_settings",
+    "sagemaker_folder",
     "under_sagemaker",
 ]

@@ -9,7 +9,7 @@ from pydantic import ValidationError
 
 from worker.errors import UsageError
 from worker.settings.joined import PREFIX, Settings
-from worker.settings.platform import from_sagemaker
+from worker.settings.platform import from_platform
 
 # What a setting with a pattern must be, in words.
 _PATTERNS = {
@@ -30,7 +30,7 @@ def load_settings(flags: dict[str, Any]) -> Settings:
     """
     faults = _unknown_names(list(os.environ))
     names = {name: f"--{name.replace('_', '-')}" for name in flags}
-    platform = from_sagemaker(os.environ)
+    platform = from_platform(os.environ)
     try:
         settings = Settings(**{**{name: value for name, (value, _) in platform.items()}, **flags})
     except ValidationError as error:

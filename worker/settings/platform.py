@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from worker.settings.containers import from_containers, ignored_by_us
 from worker.settings.joined import PREFIX
 
 SAGEMAKER_PORT = 8080
@@ -29,17 +30,29 @@ def aws_region() -> str | None:
     return os.environ.get("AWS_REGION") or None
 
 
-def from_sagemaker(environment: Mapping[str, str]) -> dict[str, tuple[Any, str]]:
-    """Return what SageMaker's own variables say, with the variable: by field name.
+def sagemaker_folder() -> Path | None:
+    """Return the folder that SageMaker unpacks the model into; None elsewhere."""
+    return _SAGEMAKER_FOLDER if _SAGEMAKER_FOLDER.is_dir() else None
 
-    The port wins over ours, since SageMaker calls no other; the rest holds unless ours is set.
+
+def ignored_variables() -> list[str]:
+    """Return variables of AWS's neighbouring containers that are set and mean nothing here."""
+    return ignored_by_us(os.environ)
+
+
+def from_platform(environment: Mapping[str, str]) -> dict[str, tuple[Any, str]]:
+    """Return what SageMaker's and its containers' variables say, with the variable: by field name.
+
+    SageMaker's port wins over ours, since it calls no other; the rest holds unless ours is set.
     """
-    found: dict[str, tuple[Any, str]] = {}
+    found: dict[str, tuple[Any, str]] = dict(from_containers(environment))
     port = environment.get("SAGEMAKER_BIND_TO_PORT")
     if port:
         found["port"] = (port, "SAGEMAKER_BIND_TO_PORT")
         found["host"] = (SAGEMAKER_HOST, "SAGEMAKER_BIND_TO_PORT")
     if environment.get("SAGEMAKER_BATCH", "").lower() == "true":
         found["request_seconds"] = (_BATCH_REQUEST_SECONDS, "SAGEMAKER_BATCH")
-    kept = ("port", *(name for name in found if PREFIX + name.upper() not in environment))
+    kept = [name for name in found if PREFIX + name.upper() not in environment]
+    if port:
+        kept.append("port")
     return {name: value for name, value in found.items() if name in kept}

@@ -9,6 +9,7 @@ import pytest
 
 from tests.factories import QUESTIONS, make_outcome, make_provenance, make_tree
 from tests.golden.cases import read_cases
+from worker.decision.model_manifest import read_manifest
 from worker.decision.outcome import QuestionSetProvenance, rejection
 from worker.decision.policy_file import read_policy
 from worker.decision.question_set import QuestionSet
@@ -34,6 +35,8 @@ def passes(name: Name, tree: Any) -> bool:
                 validate_ticket(tree)
             case "question-set":
                 read_document(QuestionSet, "a.json", content)
+            case "model-manifest":
+                read_manifest("a.json", content)
             case _:
                 read_policy("a.json", content)
     except (Rejected, UsageError):
@@ -89,6 +92,12 @@ POLICY: dict[str, Any] = {
         }
     },
 }
+MANIFEST: dict[str, Any] = {
+    "schema": "model-manifest/1",
+    "file": "model.gguf",
+    "sha256": "0" * 64,
+    "question_sets": [{"file": "question-sets/a.yaml", "sha256": "1" * 64}],
+}
 CHOICE = "questions.desk"
 NOUL = "questions.refund"
 
@@ -107,6 +116,7 @@ GOOD: list[tuple[Name, dict[str, Any], tuple[tuple[str, Any], ...]]] = [
     ("question-set", SET, (("defaults", ...), ("examples", ...), ("languages", ["de"]))),
     ("policy", POLICY, ()),
     ("policy", POLICY, (("bound_to.prompt.sha256", "ab"), ("profiles.bold", {}), ("owner", "x"))),
+    ("model-manifest", MANIFEST, (("repository", "a/b"), ("question_sets", ...))),
 ]
 
 BAD: list[tuple[Name, dict[str, Any], tuple[tuple[str, Any], ...]]] = [
@@ -156,6 +166,10 @@ BAD: list[tuple[Name, dict[str, Any], tuple[tuple[str, Any], ...]]] = [
     ("policy", POLICY, (("profiles.default.default", {"accept": True}),)),
     ("policy", POLICY, (("profiles.default.default", {"on": "mass"}),)),
     ("policy", POLICY, (("profiles.default.types", {"score": None}),)),
+    ("model-manifest", MANIFEST, (("sha256", "AB" * 32),)),
+    ("model-manifest", MANIFEST, (("file", "../model.gguf"),)),
+    ("model-manifest", MANIFEST, (("schema", "model-manifest/2"),)),
+    ("model-manifest", MANIFEST, (("policy", {"file": "/etc/policy", "sha256": "0" * 64}),)),
 ]  # fmt: skip
 
 

@@ -13,13 +13,14 @@ from typing import Any, Literal, get_args
 from pydantic import BaseModel
 
 from worker.decision.attributes import ATTRIBUTE_ID
+from worker.decision.model_manifest import ModelManifest
 from worker.decision.outcome import Outcome
 from worker.decision.policy_file import Policy
 from worker.decision.question_set import QuestionSet
 from worker.decision.ticket import NOT_TEXT, Ticket
 
 Schema = dict[str, Any]
-Name = Literal["ticket", "outcome", "question-set", "policy"]
+Name = Literal["ticket", "outcome", "question-set", "policy", "model-manifest"]
 NAMES: tuple[Name, ...] = get_args(Name)
 
 _MODELS: dict[Name, type[BaseModel]] = {
@@ -27,6 +28,7 @@ _MODELS: dict[Name, type[BaseModel]] = {
     "outcome": Outcome,
     "question-set": QuestionSet,
     "policy": Policy,
+    "model-manifest": ModelManifest,
 }
 _DIALECT = "https://json-schema.org/draft/2020-12/schema"
 _ATTRIBUTE = re.compile(r"^ {4}(\w+): (.*?)(?=^ {4}\w|\Z)", re.MULTILINE | re.DOTALL)
