@@ -32,7 +32,7 @@ test-clients: setup  ## test other languages' clients; needs Node 20 and npm
 	@npm install --silent --no-audit --no-fund --no-save --prefix build/clients @typesafe-ai/sdk@0.6.0
 	NODE_MODULES=build/clients/node_modules $(PY) -m pytest $(ARGS) tests/acceptance/javascript_client.py
 
-test-emulators: setup $(EMULATORS_VENV)/.requirements  ## deploy infra/ into an emulator and run tickets through it
+test-emulators: setup $(EMULATORS_VENV)/.requirements  ## test queue and topic on a second emulator, and deploy infra/ into it
 	$(PY) -m pytest -m emulators $(ARGS)
 
 coverage: setup  ## see that tests reach every branch of the engine's plan

@@ -72,6 +72,8 @@ class Message:
     visible_at: float
     sent_at: float
     group_id: str | None
+    attributes: Mapping[str, str]
+    trace_header: str
     receive_count: int = 0
     receipt_handle: str = ""
 
@@ -96,12 +98,22 @@ class FakeInbox:
     _sent: int = 0
     _arrived: asyncio.Event = field(default_factory=asyncio.Event, repr=False)
 
-    def put(self, body: str, *, message_id: str = "", group_id: str | None = None) -> str:
+    def put(
+        self,
+        body: str,
+        *,
+        message_id: str = "",
+        group_id: str | None = None,
+        attributes: Mapping[str, str] | None = None,
+        trace_header: str = "",
+    ) -> str:
         """Send a message; return its id."""
         now = asyncio.get_running_loop().time()
         self._sent += 1
         message_id = message_id or f"m-{self._sent}"
-        self.messages[message_id] = Message(message_id, body, now, 0.0, group_id)
+        self.messages[message_id] = Message(
+            message_id, body, now, 0.0, group_id, attributes or {}, trace_header
+        )
         self._arrived.set()
         return message_id
 
@@ -180,6 +192,8 @@ class FakeInbox:
             sent_at=message.sent_at,
             asked_at=asked_at,
             group_id=message.group_id,
+            attributes=message.attributes,
+            trace_header=message.trace_header,
         )
 
     def _held(self, delivery: Delivery) -> Message | None:

@@ -3,11 +3,9 @@
 import json
 import os
 import signal
-import socket
 import subprocess
 import sys
 import threading
-import time
 import urllib.request
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -18,12 +16,11 @@ from typing import Any
 import boto3
 import pytest
 from botocore.config import Config
-from moto.server import ThreadedMotoServer
 
+from tests import emulators
+from tests.emulators import CREDENTIALS, REGION
 from tests.tiny_gguf import write_tiny_gguf
 
-REGION = "us-east-1"
-CREDENTIALS = {"aws_access_key_id": "local", "aws_secret_access_key": "local"}
 PATIENCE_SECONDS = 60.0
 
 
@@ -142,46 +139,15 @@ def cache_dir(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="session")
 def emulator_url() -> Iterator[str]:
-    server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
-    server.start()
-    host, port = server.get_host_and_port()
-    yield f"http://{host}:{port}"
-    server.stop()
+    with emulators.moto() as url:
+        yield url
 
 
 @pytest.fixture(scope="session")
 def ministack_url() -> Iterator[str]:
     """A second emulator, for what moto lacks; it has a venv of its own: make test-emulators."""
-    python = Path(__file__).parents[2] / ".venv-emulators" / "bin" / "python"
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    process = subprocess.Popen(
-        [str(python), "-m", "ministack"],
-        env={"PATH": os.environ["PATH"], "BIND_HOST": "127.0.0.1", "GATEWAY_PORT": str(port)},
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-    )
-    url = f"http://127.0.0.1:{port}"
-    try:
-        _wait_for(f"{url}/_ministack/health", process)
+    with emulators.ministack() as url:
         yield url
-    finally:
-        process.terminate()
-        process.wait(timeout=PATIENCE_SECONDS)
-
-
-def _wait_for(url: str, process: subprocess.Popen[bytes]) -> None:
-    tried_until = time.monotonic() + PATIENCE_SECONDS
-    while True:
-        try:
-            urllib.request.urlopen(url).close()
-            return
-        except OSError:
-            assert process.poll() is None, "the emulator ended"
-            assert time.monotonic() < tried_until, "the emulator does not answer"
-            time.sleep(0.1)  # between two looks at a socket that nobody announces
 
 
 @pytest.fixture

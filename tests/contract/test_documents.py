@@ -2,14 +2,13 @@
 
 import contextlib
 import gzip
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any
 
 import aioboto3
 import pytest
 import structlog
 from botocore.exceptions import ClientError, EndpointConnectionError
-from moto.server import ThreadedMotoServer
 from prometheus_client import REGISTRY
 
 from tests.fakes import FakeDocuments
@@ -20,15 +19,6 @@ from worker.queue.s3 import S3Documents, open_documents
 
 BUCKET = "papers"
 SECRET = "jane-doe"
-
-
-@pytest.fixture(scope="module")
-def emulator_url() -> Iterator[str]:
-    server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
-    server.start()
-    host, port = server.get_host_and_port()
-    yield f"http://{host}:{port}"
-    server.stop()
 
 
 def connection(endpoint_url: str) -> Connection:

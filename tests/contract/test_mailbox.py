@@ -1,13 +1,12 @@
 """A queue at a desk: our fake and the SQS adapter, on moto, keep the same promises."""
 
 import uuid
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from typing import Any
 
 import aioboto3
 import pytest
 from botocore.exceptions import ClientError
-from moto.server import ThreadedMotoServer
 
 from tests.mailboxes import FakeMailbox
 from worker.desk.letters import Letter
@@ -15,15 +14,6 @@ from worker.desk.mailbox import Mailbox
 from worker.desk.sqs import SqsMailbox, open_mailbox
 from worker.errors import AwsUnusable, UsageError
 from worker.queue.aws import Connection
-
-
-@pytest.fixture(scope="module")
-def emulator_url() -> Iterator[str]:
-    server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
-    server.start()
-    host, port = server.get_host_and_port()
-    yield f"http://{host}:{port}"
-    server.stop()
 
 
 def connection(endpoint_url: str) -> Connection:
