@@ -100,6 +100,9 @@ class _Plan:
 @click.option("--require", multiple=True, metavar="NAME>=X", help="else exit with 7; repeatable")
 @click.option("--resamples", default=500, type=click.IntRange(10), help="for intervals [500]")
 @click.option("--seed", default=0, help="of everything that is drawn [0]")
+@click.option(
+    "--report", type=click.Path(path_type=Path), help="write pictures and measures as one HTML page"
+)
 @click.option("--json", "as_json", is_flag=True, help="print JSON")
 def evaluate(
     cases: Path | None,
@@ -107,6 +110,7 @@ def evaluate(
     require: tuple[str, ...],
     resamples: int,
     seed: int,
+    report: Path | None,
     as_json: bool,
     **flags: Any,
 ) -> ExitCode:
@@ -135,7 +139,12 @@ def evaluate(
             return ExitCode.DRAINED_UNFINISHED
     elif run is None:
         raise UsageError("evaluate needs --cases, or a --run to measure again")
-    return _tell(run, requirements, resamples, seed, as_json=as_json)
+    page, code = _tell(
+        run, requirements, resamples, seed, as_json=as_json, paged=report is not None
+    )
+    if report is not None:
+        _write(report, page)
+    return code
 
 
 def _plan(cases: Path, run: Path, options: dict[str, Any], settings: Settings) -> _Plan:
@@ -238,15 +247,24 @@ def _header(plan: _Plan, source: Source) -> Header:
 
 
 def _tell(
-    path: Path, requirements: Sequence[Requirement], resamples: int, seed: int, *, as_json: bool
-) -> ExitCode:
+    path: Path,
+    requirements: Sequence[Requirement],
+    resamples: int,
+    seed: int,
+    *,
+    as_json: bool,
+    paged: bool,
+) -> tuple[str, ExitCode]:
+    """Print what a run says; return its page, if that is wanted, and whether it will do."""
     # Only now: the libraries take seconds to import.
     from worker.cli.measures import print_summary
     from worker.quality.bootstrap import Draw
+    from worker.quality.page import write_page
     from worker.quality.summary import summarize
 
     header, results = read_run(path)
     summary = summarize(header, results, Draw(seed, resamples))
+    page = write_page(header, results, summary, resamples) if paged else ""
     measured = summary.flat()
     unmet = [told for one in requirements if (told := one.unmet(measured)) is not None]
     if as_json:
@@ -262,4 +280,11 @@ def _tell(
         click.echo(f"evaluate: {summary.cases} cases; run {path}")
     for told in unmet:
         click.echo(f"evaluate: {told}", err=True)
-    return ExitCode.FELL_SHORT if unmet else ExitCode.DONE
+    return page, ExitCode.FELL_SHORT if unmet else ExitCode.DONE
+
+
+def _write(path: Path, page: str) -> None:
+    try:
+        path.write_text(page, "utf-8")
+    except OSError as error:
+        raise UsageError(f"{path}: {error.strerror}") from error
