@@ -26,7 +26,7 @@ from worker.quality.cases import Case, load_cases
 from worker.quality.evaluation import Evaluation
 from worker.quality.extra import check_extra
 from worker.quality.gates import Requirement, read_requirement
-from worker.quality.in_process import InProcess
+from worker.quality.in_process import InProcess, fit_policy
 from worker.quality.remote import open_remote
 from worker.quality.run_file import (
     FORMAT,
@@ -207,7 +207,8 @@ async def _open_target(plan: _Plan, settings: Settings) -> AsyncIterator[tuple[T
     """Open who is asked; yield it with the number of cases to ask about at once."""
     if plan.server is None:
         async with open_brain(settings) as brain:
-            yield InProcess(brain.evaluator), plan.at_once or brain.size.contexts
+            evaluator = fit_policy(brain.evaluator, plan.question_set, settings)
+            yield InProcess(evaluator), plan.at_once or brain.size.contexts
         return
     server = plan.server
     key = None if server.key_file is None else _key(server.key_file)

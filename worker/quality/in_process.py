@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 
 from worker.decision.canonical import canonical_sha256
 from worker.decision.outcome import Outcome
+from worker.decision.policy_file import Profile
 from worker.decision.question import Text
 from worker.decision.question_set import QuestionSet
 from worker.decision.ticket import Ticket
@@ -15,6 +16,8 @@ from worker.evaluator import Evaluator
 from worker.ports import Lane
 from worker.quality.asking import Answered, Refused, read_given
 from worker.quality.run_file import Source
+from worker.rulebook import bind_policy
+from worker.settings import Settings
 
 LOCAL = "local"
 
@@ -65,6 +68,18 @@ class InProcess:
         except DecodeFailed:
             raise Refused("decode_failed", "llama.cpp refused a call twice") from None
         return _answered(outcome, question_set, self.clock() - began)
+
+
+def fit_policy(evaluator: Evaluator, question_set: QuestionSet, settings: Settings) -> Evaluator:
+    """Return the evaluator with a policy that was made for this set, which may be on no shelf.
+
+    Raises:
+        UsageError: the policy was made for other content of the set, and that is to be refused.
+    """
+    if not isinstance(evaluator.policy, Profile):
+        return evaluator
+    policy = bind_policy(evaluator.policy, evaluator.provenance, settings, [question_set])
+    return replace(evaluator, policy=policy)
 
 
 async def _patiently(evaluator: Evaluator, ticket: Ticket) -> Outcome:

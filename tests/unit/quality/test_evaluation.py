@@ -9,6 +9,8 @@ import pytest
 from tests.factories import make_provenance, make_wording
 from tests.fakes import FakeEngine
 from tests.unit.quality.bench import SET, make_header
+from worker.decision.policy import POLICY_MISMATCH, Fixed
+from worker.decision.policy_file import Policy
 from worker.decision.question import Choice, Text
 from worker.decision.question_set import QuestionSet
 from worker.errors import DecodeFailed, EngineBusy, UsageError
@@ -16,9 +18,11 @@ from worker.evaluator import Evaluator
 from worker.quality.asking import Answered, Refused
 from worker.quality.cases import Case
 from worker.quality.evaluation import Evaluation
-from worker.quality.in_process import InProcess
+from worker.quality.in_process import InProcess, fit_policy
 from worker.quality.probes import inject, reversed_options
 from worker.quality.run_file import Given, Source, open_run, read_run
+from worker.rulebook import binding_of
+from worker.settings import Settings
 
 CASES = [Case(f"c{number}", f"state {number}", {"desk": 0}) for number in range(5)]
 
@@ -198,3 +202,25 @@ async def test_what_the_engine_cannot_answer_is_told() -> None:
     with pytest.raises(Refused, match="decode_failed"):
         await target.ask("c", "state", SET)
     assert [] == list(engine.script)
+
+
+def test_a_policy_for_other_content_of_the_set_is_refused() -> None:
+    """Also where the set is a file that is on no shelf; or, by setting, all is for review."""
+    bound = binding_of(make_provenance(), [SET]).model_dump(mode="json")
+    rules = {"only": {"default": {"accept": 0.0}}}
+    tree = {"name": "p", "bound_to": bound, "profiles": rules}
+    evaluator = Evaluator(
+        FakeEngine(),
+        make_wording(),
+        make_provenance(),
+        policy=Policy.model_validate(tree).profile(),
+    )
+    other = SET.model_copy(update={"description": "reworded"})
+
+    assert evaluator == fit_policy(evaluator, SET, Settings())
+    with pytest.raises(UsageError, match=f"made for {SET.sha256()}, here {other.sha256()}"):
+        fit_policy(evaluator, other, Settings())
+    lenient = fit_policy(evaluator, other, Settings(policy_mismatch="review"))
+    assert Fixed(POLICY_MISMATCH) == lenient.policy
+    plain = Evaluator(FakeEngine(), make_wording(), make_provenance())
+    assert plain is fit_policy(plain, other, Settings())
