@@ -20,6 +20,8 @@ from worker.settings import Settings
 _FROM_RUNTIME = ("batching", "gpu_layers", "kv_type", "flash_attention", "ubatch_tokens")
 """Parts of the runtime's provenance that are settings of the same name."""
 
+_MOST_WINDOWS = 1024
+
 
 def read_outcome(source: str, text: str) -> Outcome:
     """Read one published outcome that can be replayed.
@@ -45,7 +47,25 @@ def settings_of(outcome: Outcome) -> dict[str, Any]:
     runtime = outcome.provenance.runtime
     told = {name: getattr(runtime, name) for name in _FROM_RUNTIME}
     told["orders"] = outcome.provenance.prompt.orders
+    told |= _windows_of(outcome)
     return {name: value for name, value in told.items() if value not in (None, "")}
+
+
+def _windows_of(outcome: Outcome) -> dict[str, Any]:
+    windows = outcome.provenance.windows
+    if windows is None:
+        # Read whole, so as far as a prompt goes here: also if its set asks for windows.
+        names = ("window_tokens", "window_question_tokens", "window_overlap_tokens")
+        return {"overflow": "reject", **dict.fromkeys(names, 0)}
+    return {
+        "overflow": "window",
+        "window_tokens": windows.window_tokens,
+        "window_question_tokens": windows.question_tokens,
+        "window_overlap_tokens": windows.overlap_tokens,
+        "max_windows": _MOST_WINDOWS,  # another number is told, not refused
+        "aggregation": windows.aggregation,
+        "noul_aggregation": windows.noul_aggregation,
+    }
 
 
 async def replay(

@@ -12,6 +12,7 @@ from tests.tiny_gguf import write_tiny_gguf
 
 SECRET = "xyzzy-the-customers-own-words"
 STATE = {"mail": f"{SECRET}: the brakes of the bike broke, again!", "language": "en"}
+LONG = "\n\n".join(f"{number}. {SECRET}: please help me, again and again." for number in range(60))
 QUESTIONS = {
     "team": {
         "type": "choice",
@@ -60,18 +61,20 @@ def bench(run: Run, tmp_path: Path, tiny_model: Path) -> Bench:
 
 
 def outcomes_of(bench: Bench, desk: Desk, start: Start) -> dict[str, Any]:
-    """Let a worker answer one ticket with QUESTIONS and one that asks the set, by ticket id."""
+    """Let a worker answer a ticket with QUESTIONS, one with a set, a long one; by ticket id."""
     desk.send_tickets(
         [
             {"ticket_id": "own", "state": STATE, "questions": QUESTIONS},
             {"ticket_id": "set", "state": STATE, "question_set": "triage"},
+            {"ticket_id": "long", "state": LONG, "questions": QUESTIONS},
         ]
     )
     worker = start(
         "run", "--model", str(bench.model), "--question-sets", str(bench.sets),
-        "--kv-type", "f32", "--wait-seconds", "1", *desk.flags(),
+        "--kv-type", "f32", "--overflow", "window", "--window-tokens", "512",
+        "--wait-seconds", "1", *desk.flags(),
     )  # fmt: skip
-    found = {outcome["ticket_id"]: outcome for outcome in desk.outcomes(2)}
+    found = {outcome["ticket_id"]: outcome for outcome in desk.outcomes(3)}
     assert 0 == worker.stop()
     return found
 
@@ -84,11 +87,15 @@ def test_an_outcome_is_replayed_to_the_last_bit(bench: Bench, desk: Desk, start:
     same = [
         bench.replay(outcomes["own"], *own, WORKER_ORDERS="3", WORKER_KV_TYPE="q8_0"),
         bench.replay(outcomes["set"], *asked, "--threads", "1", WORKER_POLICY="none.yaml"),
+        bench.replay(
+            outcomes["long"], *own, state=bench.write("long.json", LONG), WORKER_OVERFLOW="reject"
+        ),
     ]
-    assert ["replay: 3 answers, all probabilities are the same to the last bit\n"] * 2 == [
+    assert ["replay: 3 answers, all probabilities are the same to the last bit\n"] * 3 == [
         done.stdout for done in same
     ]
-    assert [0, 0] == [done.returncode for done in same]
+    assert [0, 0, 0] == [done.returncode for done in same]
+    assert 1 < outcomes["long"]["provenance"]["windows"]["count"]
 
     changed = QUESTIONS | {"refund": QUESTIONS["refund"] | {"instructions": "Is it urgent?"}}
     bench.write("sets/triage.json", SET | {"questions": changed})

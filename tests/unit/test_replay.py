@@ -7,6 +7,7 @@ import pytest
 
 from tests.factories import QUESTIONS, make_outcome, make_provenance
 from worker.decision.outcome import Outcome, QuestionSetProvenance, RuntimeProvenance
+from worker.decision.overflow import Overflow
 from worker.errors import UsageError
 from worker.replay import read_outcome, replay, settings_of
 from worker.settings import load_settings
@@ -55,10 +56,35 @@ def test_an_outcome_tells_the_settings_that_bits_depend_on() -> None:
         gpu_layers=0, batching="exact",
     )  # fmt: skip
 
-    assert {**runtime, "orders": 2} == settings_of(make_outcome(provenance=told))
-    assert {"batching": "exact", "gpu_layers": 0} == settings_of(
+    whole = {
+        "overflow": "reject",
+        "window_tokens": 0,
+        "window_question_tokens": 0,
+        "window_overlap_tokens": 0,
+    }
+    assert {**runtime, **whole, "orders": 2} == settings_of(make_outcome(provenance=told))
+    assert {"batching": "exact", "gpu_layers": 0, **whole} == settings_of(
         make_outcome(provenance=make_provenance(runtime=bare))
     )
+
+
+def test_an_outcome_tells_the_windows_of_a_long_state() -> None:
+    """Their sizes and how their answers were put together; not how many there may be."""
+    overflow = Overflow("window", 512, 128, 64, 4, "max", "noisy_or")
+    told = settings_of(make_outcome(provenance=make_provenance().in_windows(overflow, 3)))
+
+    assert {
+        "overflow": "window",
+        "window_tokens": 512,
+        "window_question_tokens": 128,
+        "window_overlap_tokens": 64,
+        "max_windows": 1024,
+        "aggregation": "max",
+        "noul_aggregation": "noisy_or",
+    } == {
+        name: told[name] for name in told if "window" in name or "aggreg" in name or "over" in name
+    }
+    assert told == {name: getattr(load_settings(told), name) for name in told}
 
 
 @pytest.mark.parametrize(

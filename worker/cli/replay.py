@@ -58,8 +58,8 @@ def replay(
 ) -> ExitCode:
     """Evaluate the ticket of a published outcome again: OUTCOME is a file of one, or -.
 
-    Orders, batching, KV type, flash attention, GPU layers and ubatch tokens are those that the
-    outcome tells, as is the question set's version (from --question-sets). On the same model
+    Orders, windows, batching, KV type, flash attention, GPU layers and ubatch tokens are those that
+    the outcome tells, as is the question set's version (from --question-sets). On the same model
     file, build and machine type the probabilities are the same to the last bit (with batching
     packed, within noise only). Exits with 0 when they are, and with 7 and what differs of the
     provenance when they are not.

@@ -10,6 +10,8 @@ from worker.decision.outcome import Outcome, Provenance, outcome_id
 STATE = "state"
 """The part that is the ticket's state, known by its share in the outcome's id."""
 
+_NONE = "none"
+
 # Names of the same file, and what turns probabilities into verdicts.
 _OF_NO_EFFECT = ("model.name", "model.file", "policy.")
 
@@ -112,6 +114,10 @@ def _provenance(then: Provenance, now: Provenance) -> Iterator[Difference]:
     for part, text in _parts(then.model_dump(mode="json", exclude_none=True)):
         if text and text != here.get(part) and not part.startswith(passed_over):
             yield Difference(part, text, here.get(part))
+    if then.windows is None:
+        for part, text in here.items():
+            if part.startswith("windows."):
+                yield Difference(part, _NONE, text)
 
 
 def _parts(tree: Mapping[str, Any], above: str = "") -> Iterator[tuple[str, str]]:

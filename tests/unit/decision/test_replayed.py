@@ -13,6 +13,7 @@ from worker.decision.outcome import (
     QuestionSetProvenance,
     outcome_id,
 )
+from worker.decision.overflow import Overflow
 from worker.decision.replayed import Difference, Replayed, compare
 
 STATE = {"mail": "jane-doe wants her money back"}
@@ -125,6 +126,17 @@ def test_what_cannot_move_a_probability_is_not_compared() -> None:
     then = published(named.model_copy(update={"policy": policy}))
 
     assert [] == differences(published(with_runtime(ubatch_tokens=512)), then)
+
+
+def test_windows_on_either_side_are_told() -> None:
+    """Another number of windows, or a state that is read whole here only, or there only."""
+    whole = published()
+    cut = published(whole.provenance.in_windows(Overflow("window"), 2))
+    more = published(whole.provenance.in_windows(Overflow("window"), 3))
+
+    assert ("windows.count", "2", None) in differences(whole, cut)
+    assert ("windows.count", "none", "2") in differences(cut, whole)
+    assert [("windows.count", "2", "3")] == differences(more, cut)
 
 
 def test_packed_evaluation_on_either_side_is_said() -> None:
