@@ -40,6 +40,7 @@ async def test_one_kill_and_one_fault_of_each_kind_lose_nothing(
 
     assert {} == report.account.faults()
     assert [] == report.fleet.faults
+    assert 0 == report.fleet.events["delivery_failed"]
     assert report.emptied
     assert Counter({End.DECIDED: 34, End.REJECTED: 6}) == report.account.ends
     assert set(Fault) == set(report.faults.met)

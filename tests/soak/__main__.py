@@ -66,6 +66,8 @@ def wrongs(report: Report) -> list[str]:
     ]
     if not report.emptied:
         found.append("the queue did not become empty in time")
+    if bugs := report.fleet.events["delivery_failed"]:
+        found.append(f"deliveries that met a bug: {bugs}")
     return found + report.fleet.faults
 
 

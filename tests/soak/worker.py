@@ -8,7 +8,7 @@ import asyncio
 import os
 import signal
 import sys
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 
@@ -16,6 +16,7 @@ from tests.soak.tickets import BREAK, KILL, SLOW
 from worker.brain import Brain, open_brain
 from worker.cli.options import read_settings
 from worker.cli.run import aws_connection, run_process
+from worker.decision.text import PromptText
 from worker.errors import EngineFailed, WorkerError
 from worker.ports import Engine, Evaluation, Lane, Reply
 from worker.settings import Settings
@@ -38,14 +39,18 @@ class FaultyEngine:
     async def score(
         self, evaluation: Evaluation, lane: Lane, deadline: float | None = None
     ) -> Reply:
-        text = "".join(piece.text for piece in evaluation.branches[0].prompt)
-        if KILL in text:
-            os.kill(os.getpid(), signal.SIGKILL)
-        if BREAK in text:
-            raise EngineFailed("broken by a poison ticket")
-        if SLOW in text:
-            await asyncio.sleep(self.slow_seconds)
+        await self._meet(evaluation)
         return await self.engine.score(evaluation, lane, deadline)
+
+    async def score_all(
+        self, evaluations: Sequence[Evaluation], lane: Lane, deadline: float | None = None
+    ) -> tuple[Reply, ...]:
+        for evaluation in evaluations:
+            await self._meet(evaluation)
+        return await self.engine.score_all(evaluations, lane, deadline)
+
+    async def measure(self, prompts: Sequence[PromptText]) -> Sequence[int]:
+        return await self.engine.measure(prompts)
 
     def check_room(self, lane: Lane, deadline: float | None = None) -> None:
         self.engine.check_room(lane, deadline)
@@ -56,6 +61,15 @@ class FaultyEngine:
     @property
     def waiting_tokens(self) -> int:
         return self.engine.waiting_tokens
+
+    async def _meet(self, evaluation: Evaluation) -> None:
+        text = "".join(piece.text for piece in evaluation.branches[0].prompt)
+        if KILL in text:
+            os.kill(os.getpid(), signal.SIGKILL)
+        if BREAK in text:
+            raise EngineFailed("broken by a poison ticket")
+        if SLOW in text:
+            await asyncio.sleep(self.slow_seconds)
 
 
 @asynccontextmanager
