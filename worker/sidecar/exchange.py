@@ -84,14 +84,13 @@ class Exchange:
     async def _answer(
         self, request: web.Request, request_id: str, only: Format | None
     ) -> web.Response:
-        headers = request.headers
         media = media_of(
-            headers.get("Content-Type"),
+            _field(request, "Content-Type"),
             allowed=(Media.JSON,) if only else (Media.JSON, Media.LINES),
         )
-        content_type = answered_as(headers.get("Accept"), media)
-        decode = decoder_of(headers.get("Content-Encoding", ""))
-        deadline = self._admission.deadline(headers.get("X-Request-Timeout"))
+        content_type = answered_as(_field(request, "Accept"), media)
+        decode = decoder_of(_field(request, "Content-Encoding") or "")
+        deadline = self._admission.deadline(_field(request, "X-Request-Timeout"))
         limits = self._limits
         try:
             async with asyncio.timeout_at(deadline):
@@ -115,6 +114,12 @@ class Exchange:
         metrics.HTTP_REFUSED.labels(refusal.kind).inc()
         status, body = wording.error(refusal)
         return web.json_response(body, status=status, headers=refusal.headers)
+
+
+def _field(request: web.Request, name: str) -> str | None:
+    """Return a header; of one that came several times all values, as HTTP reads them."""
+    values = request.headers.getall(name, None)
+    return None if values is None else ", ".join(values)
 
 
 async def _worded(body: bytes, media: Media, asker: Asker, request_id: str) -> bytes:

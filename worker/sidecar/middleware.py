@@ -56,7 +56,8 @@ def make_middleware(lifecycle: Lifecycle, keys: Keys | None, *, guard_probes: bo
         attributes = request.headers.get(ATTRIBUTES_HEADER, "")
         if route == "/invocations" and _ATTRIBUTES.fullmatch(attributes):
             response.headers[ATTRIBUTES_HEADER] = attributes
-        if lifecycle.phase not in (Phase.STARTING, Phase.READY):
+        # After 408 the rest of the body may come, when nobody waits for it any more.
+        if lifecycle.phase not in (Phase.STARTING, Phase.READY) or response.status == 408:
             response.force_close()
         metrics.HTTP_REQUESTS.labels(route, response.status).inc()
         return response

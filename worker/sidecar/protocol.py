@@ -1,4 +1,4 @@
-"""aiohttp's connections, made to answer what is not HTTP without repeating any of it."""
+"""aiohttp's connections, made to answer what it refuses itself without repeating any of it."""
 
 import uuid
 
@@ -21,6 +21,7 @@ _TOO_LONG = Refusal(
     431, "head_too_large", f"a line of the head has more than {MAX_LINE_BYTES} bytes"
 )
 _BROKEN = Refusal(500, "internal_error", "an unexpected fault")
+_UNEXPECTED = Refusal(417, "expectation_failed", "Expect may only be 100-continue")
 
 
 class _Connection(RequestHandler):
@@ -43,10 +44,7 @@ class _Connection(RequestHandler):
         refusal = _BROKEN if status >= 500 else _MALFORMED
         if isinstance(exc, LineTooLong):
             refusal = _TOO_LONG
-        metrics.HTTP_REQUESTS.labels("other", refusal.status).inc()
-        code, body = UNDECIDED.error(refusal)
-        headers = {REQUEST_ID_HEADER: str(uuid.uuid4()), "Server": SERVER}
-        response = web.json_response(body, status=code, headers=headers)
+        response = _refuse(refusal)
         response.force_close()
         return response
 
@@ -63,9 +61,26 @@ class Runner(web.AppRunner):
 
     async def _make_server(self) -> web.Server:
         made = await super()._make_server()
+        handle = made.request_handler
+
+        async def handle_expecting(request: web.BaseRequest) -> web.StreamResponse:
+            """Let middleware and handler answer, which an unknown expectation never reaches."""
+            try:
+                return await handle(request)
+            except web.HTTPExpectationFailed:  # its text is the caller's
+                return _refuse(_UNEXPECTED)
+
         return _Server(
-            made.request_handler,
+            handle_expecting,
             request_factory=made.request_factory,
             handler_cancellation=made.handler_cancellation,
             **made._kwargs,  # noqa: SLF001 - aiohttp has no other way in
         )
+
+
+def _refuse(refusal: Refusal) -> web.Response:
+    """Answer a request that reached no route, in a shape that clients of both formats read."""
+    metrics.HTTP_REQUESTS.labels("other", refusal.status).inc()
+    code, body = UNDECIDED.error(refusal)
+    headers = {REQUEST_ID_HEADER: str(uuid.uuid4()), "Server": SERVER}
+    return web.json_response(body, status=code, headers=headers)

@@ -96,6 +96,7 @@ async def test_a_body_that_does_not_arrive() -> None:
         writer.close()
 
     assert head.startswith(b"HTTP/1.1 408 ")
+    assert b"\r\nConnection: close\r\n" in head
     assert 0 == places
 
 

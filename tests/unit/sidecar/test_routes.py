@@ -1,12 +1,13 @@
 """What every answer carries, and the routes that ask no question."""
 
 import asyncio
+import json
 import uuid
 from typing import Any
 
 import pytest
 
-from tests.unit.sidecar.bench import make_request, open_bench
+from tests.unit.sidecar.bench import JSON, make_request, open_bench
 from worker import metrics
 from worker.troubles import last_troubles
 
@@ -89,6 +90,42 @@ async def test_custom_attributes_come_back(sent: str, returned: str | None) -> N
         answers = [await bench.post(body, **{ATTRIBUTES: sent}) for body in (make_request(), b"{}")]
 
     assert [returned] * 2 == [answered.headers.get(ATTRIBUTES) for answered in answers]
+
+
+@pytest.mark.parametrize("path", ["/ping", "/nowhere", "/health?a=b"])
+async def test_what_nobody_expects(path: str) -> None:
+    """417 in our own words: the expectation does not come back."""
+    async with open_bench() as bench:
+        answered = await bench.get(path, headers={"Expect": "secret"})
+
+    assert (417, "expectation_failed", "decision-worker") == (
+        answered.status,
+        answered.body["detail"]["error_type"],
+        answered.headers["Server"],
+    )
+    assert "secret" not in answered.text
+    assert uuid.UUID(answered.headers[REQUEST_ID])
+
+
+@pytest.mark.parametrize(
+    ("headers", "status"),
+    [
+        ([("Accept", "text/csv"), ("Accept", "application/json")], 200),
+        ([("Content-Encoding", "identity"), ("Content-Encoding", "gzip")], 415),
+        ([("Content-Encoding", "gzip"), ("Content-Encoding", "identity")], 415),
+        ([("X-Request-Timeout", "5"), ("X-Request-Timeout", "secret")], 400),
+    ],
+)
+async def test_a_header_that_comes_twice(headers: list[tuple[str, str]], status: int) -> None:
+    """All its values count, as if they stood in one, not the first of them."""
+    body = json.dumps(make_request())
+    async with open_bench() as bench:
+        answered = await bench.ask(
+            "POST", "/invocations", data=body, headers=[*JSON.items(), *headers]
+        )
+
+    assert status == answered.status
+    assert "secret" not in answered.text
 
 
 async def test_accept_is_honoured() -> None:
