@@ -76,7 +76,7 @@ async def run_faces(
             )
         lifecycle.ready()
         if queue is not None:
-            _log.info("receiving", queue_url=settings.queue_url, topic_arn=settings.topic_arn)
+            _log.info("receive_started", queue_url=settings.queue_url, topic_arn=settings.topic_arn)
             await _consume(settings, lifecycle, brain.evaluator, opener, *queue)
         await lifecycle.stopping.wait()
         if sidecar is not None:
@@ -110,7 +110,7 @@ async def _open_sidecar(stack: AsyncExitStack, settings: Settings, lifecycle: Li
     lifecycle.tell_abandoned("requests", lambda: sidecar.at_work)
     await sidecar.listen(settings.host, settings.port or 0)
     stack.push_async_callback(sidecar.close)
-    _log.info("callers", keys=0 if keys is None else len(keys), everybody=keys is None)
+    _log.info("keys_read", keys=0 if keys is None else len(keys), everybody=keys is None)
     return sidecar
 
 
@@ -162,7 +162,7 @@ async def open_queue(
     if faults := settings.lease_faults(inbox.visibility_seconds):
         raise UsageError("; ".join(faults))
     if inbox.facts.dead_letter_url is None:
-        _log.warning("no_dead_letter_queue", on_reject=settings.on_reject)
+        _log.warning("dead_letter_queue_not_found", on_reject=settings.on_reject)
     if settings.outcome_bucket is None:
         return inbox, publisher
     documents = await stack.enter_async_context(

@@ -123,7 +123,7 @@ class Lifecycle:
     def _on_signal(self, number: signal.Signals) -> None:
         if self._signalled:
             abandoned = {name: in_hand() for name, in_hand in self._in_hand.items()}
-            _log.warning("exit_at_once", signal=number.name, **abandoned)
+            _log.warning("exit_forced", signal=number.name, **abandoned)
             os._exit(128 + number)
         self._signalled = True
         self.stop(number.name)

@@ -6,7 +6,9 @@ from contextlib import suppress
 from typing import Any, Literal, TextIO, cast
 
 import structlog
+from structlog.typing import ExcInfo
 
+from worker.faults import fault_parts, fault_text
 from worker.troubles import note_trouble
 
 LogFormat = Literal["auto", "json", "console"]
@@ -33,9 +35,8 @@ def configure_log(level: str, log_format: LogFormat) -> None:
         log_format: ``auto`` means console on a terminal, JSON elsewhere.
     """
     console = log_format == "console" or (log_format == "auto" and sys.stderr.isatty())
-    # No local variables in tracebacks: they hold tickets.
     renderer: Any = (
-        structlog.dev.ConsoleRenderer(exception_formatter=structlog.dev.plain_traceback)
+        structlog.dev.ConsoleRenderer(exception_formatter=_write_fault)
         if console
         else structlog.processors.JSONRenderer(ensure_ascii=False)
     )
@@ -45,7 +46,7 @@ def configure_log(level: str, log_format: LogFormat) -> None:
             structlog.processors.add_log_level,
             structlog.processors.TimeStamper(fmt="iso", utc=True),
             note_trouble,
-            *([] if console else [_structured_exceptions()]),
+            *([] if console else [structlog.processors.ExceptionRenderer(_fault_of)]),
             renderer,
         ],
         wrapper_class=structlog.make_filtering_bound_logger(logging.getLevelName(level.upper())),
@@ -55,10 +56,21 @@ def configure_log(level: str, log_format: LogFormat) -> None:
     # aiohttp's logs what it cannot parse, which is the caller's text.
     logging.getLogger("aiohttp.server").setLevel(logging.CRITICAL + 1)
     # What libraries log through the standard library is shown from warning on.
-    logging.basicConfig(level=logging.WARNING, stream=sys.stderr, format="%(name)s: %(message)s")
+    handler = logging.StreamHandler(cast("TextIO", _Forgiving()))
+    handler.setFormatter(_Discreet("%(name)s: %(message)s"))
+    logging.basicConfig(level=logging.WARNING, handlers=[handler])
 
 
-def _structured_exceptions() -> Any:
-    return structlog.processors.ExceptionRenderer(
-        structlog.tracebacks.ExceptionDictTransformer(show_locals=False)
-    )
+def _fault_of(exc_info: ExcInfo) -> Any:
+    return fault_parts(exc_info[1])
+
+
+def _write_fault(stream: TextIO, caught: ExcInfo) -> None:
+    stream.write("\n" + fault_text(caught[1]))
+
+
+class _Discreet(logging.Formatter):
+    """Words what libraries log; of an exception without what it says."""
+
+    def formatException(self, ei: Any) -> str:  # noqa: N802 - logging's name
+        return fault_text(ei[1])

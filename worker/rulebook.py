@@ -46,7 +46,7 @@ def bind_policy(
     told = f"policy {profile.policy.name} does not fit: {'; '.join(faults)}"
     if settings.policy_mismatch == "refuse":
         raise UsageError(f"{told} (--policy-mismatch review would send everything to review)")
-    _log.warning("policy_mismatch", error=told)
+    _log.warning("policy_mismatched", error=told)
     return Fixed(POLICY_MISMATCH)
 
 

@@ -3,7 +3,6 @@
 import errno
 import os
 import sys
-import traceback
 from pathlib import Path
 
 import click
@@ -29,6 +28,7 @@ from worker.cli.submit import submit
 from worker.cli.top import top
 from worker.cli.tune import tune
 from worker.errors import ExitCode, WorkerError
+from worker.faults import fault_text
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})
@@ -100,8 +100,8 @@ def _run() -> int:
             raise
         click.echo(f"error: cannot write the output: {error.strerror}", err=True)
         return ExitCode.USAGE
-    except Exception:  # noqa: BLE001 - the last line of defence says what to report
-        traceback.print_exc()
+    except Exception as error:  # noqa: BLE001 - the last line of defence says what to report
+        click.echo(fault_text(error), err=True, nl=False)
         click.echo("error: a bug in decision-worker; please report the lines above", err=True)
         return ExitCode.BUG
     return int(code or 0)

@@ -140,7 +140,9 @@ def _gone(where: str) -> Rejected:
 def _unavailable(doing: str, bucket: str, code: str) -> AwsUnavailable:
     denied = code in _DENIED or "AccessDenied" in code
     metrics.DOCUMENTS.labels("denied" if denied else "unavailable").inc()
-    report = _log.error if denied else _log.warning
-    report(f"document_not_{doing}", bucket=bucket, code=code)
+    if denied:
+        _log.error("document_denied", doing=doing, bucket=bucket, code=code)
+    else:
+        _log.warning("document_failed", doing=doing, bucket=bucket, code=code)
     what = "documents" if doing == "list" else "a document"
     return AwsUnavailable(f"cannot {doing} {what} in the bucket {bucket}: {code}")

@@ -5,6 +5,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
+import structlog
+
 from worker import metrics
 from worker.decision.strict_json import parse_json
 from worker.decision.ticket import LARGE_BODY
@@ -57,6 +59,7 @@ class Asker:
             tree = await off_loop(body, parse_json, body)
             wording = self.only or format_of(tree, self.spells_control)
             query = await off_loop(body, wording.read, tree, ticket_id)
+            structlog.contextvars.bind_contextvars(ticket_id=query.ticket.ticket_id)
             outcome = await self.evaluator.evaluate(
                 query.ticket, Lane.INTERACTIVE, self.deadline, witness=query.witness
             )

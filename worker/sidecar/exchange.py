@@ -65,7 +65,8 @@ class Exchange:
             only: the one format that is taken; None tells by the body's fields.
         """
         started_at = time.monotonic()
-        with structlog.contextvars.bound_contextvars(request_id=request_id):
+        # The ticket's own id takes the place of the request's once it is read.
+        with structlog.contextvars.bound_contextvars(request_id=request_id, ticket_id=request_id):
             try:
                 response = await self._answer(request, request_id, only)
             except Unanswered as unanswered:
