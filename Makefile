@@ -14,7 +14,7 @@ CACHES := .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: setup demo test test-full test-clients test-emulators coverage check format bench bench-engine bench-load soak lock clean help FORCE
+.PHONY: setup demo test test-full test-clients test-emulators coverage check format bench bench-engine bench-load tables soak lock clean help FORCE
 
 setup: $(VENV)/.llama $(VENV)/.project  ## make .venv; builds llama.cpp the first time (about 8 minutes on 2 cores)
 
@@ -75,6 +75,9 @@ lock: $(VENV)/.created  ## write requirements.txt anew from pyproject.toml (ARGS
 	   echo "# every platform and Python >= 3.11. Do not edit."; \
 	   grep -v '^#' $(VENV)/lock.txt; } >$(VENV)/requirements.new
 	@mv $(VENV)/requirements.new requirements.txt
+
+tables: setup  ## write the tables in docs/ that are made from the code
+	$(PY) tools/write_metrics_table.py
 
 clean:  ## remove .venv, caches and build files
 	rm -rf $(VENV) $(EMULATORS_VENV) $(CACHES)

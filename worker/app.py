@@ -6,6 +6,7 @@ from contextlib import AbstractAsyncContextManager, AsyncExitStack
 
 import structlog
 
+from worker import metrics
 from worker.brain import Brain, check_model, open_brain
 from worker.errors import UsageError
 from worker.evaluator import Evaluator
@@ -202,6 +203,7 @@ async def _consume(
         visibility_seconds=inbox.visibility_seconds,
         heartbeat_seconds=settings.heartbeat_for(inbox.visibility_seconds),
     )
+    metrics.OLDEST_HELD.set_function(leases.oldest_seconds)
     handler = Handler(
         inbox=inbox,
         publisher=publisher,

@@ -307,6 +307,8 @@ def _spill(provenance: Provenance, settings: Settings) -> Spill | None:
 def _announce(provenance: Provenance, size: Size, labels: int) -> None:
     model = provenance.model
     backend = provenance.runtime.backend
+    runtime = provenance.runtime
+    metrics.BUILD.info({"version": runtime.worker, "llama_cpp": runtime.llama_cpp})
     metrics.MODEL.info({"name": model.name, "sha256": model.sha256, "backend": backend})
     _log.info(
         "model_loaded",

@@ -10,6 +10,7 @@ from types import MappingProxyType
 
 EVENTS: Mapping[str, str] = MappingProxyType(
     {
+        "container_variables_ignored": "another container's variables mean nothing here",
         "context_thread_failed": "a context's thread met a bug; the engine is finished",
         "dead_letter_queue_not_found": "the queue names no dead-letter queue",
         "dead_letter_refused": "a rejected delivery could not be copied to the dead-letter queue",

@@ -1,7 +1,16 @@
 """Every metric, declared once; names stay."""
 
-from prometheus_client import REGISTRY, Counter, Gauge, Histogram, Info
+from prometheus_client import (
+    REGISTRY,
+    Counter,
+    Gauge,
+    Histogram,
+    Info,
+    disable_created_metrics,
+)
 from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
+
+disable_created_metrics()  # type: ignore[no-untyped-call]  # as many series again, for no use here
 
 _SECONDS = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 20, 40, 60, 120, 300)
 
@@ -13,6 +22,33 @@ DELIVERIES_FINISHED = Counter(
     "decision_deliveries_finished_total",
     "Deliveries by how they ended: decided, rejected, kept, released, lost or failed",
     ["result"],
+)
+REJECTIONS = Counter(
+    "decision_rejections_total", "Deliveries whose ticket can never be answered, by code", ["code"]
+)
+RELEASES = Counter(
+    "decision_releases_total",
+    "Deliveries given back to come again later, by the type of error; bug: any that is not ours",
+    ["reason"],
+)
+STAGE_SECONDS = Histogram(
+    "decision_stage_seconds",
+    "A delivery's stages: open, evaluate, publish and delete",
+    ["stage"],
+    buckets=_SECONDS,
+)
+OLDEST_HELD = Gauge(
+    "decision_oldest_held_seconds", "Since the oldest delivery that is held was asked for"
+)
+AWS_CALLS = Counter(
+    "decision_aws_calls_total",
+    "Calls to SQS and SNS, by operation and result: done, unavailable or unusable",
+    ["operation", "result"],
+)
+AWS_ENTRY_FAILURES = Counter(
+    "decision_aws_entry_failures_total",
+    "Entries of batch calls that failed although the call was done, by operation",
+    ["operation"],
 )
 LEASE_EXTENSIONS = Counter(
     "decision_lease_extensions_total", "Extensions of leases, by result", ["result"]
@@ -39,9 +75,32 @@ DECISIONS = Counter(
     "Questions answered, by type and disposition",
     ["type", "disposition"],
 )
+LABEL_MASS = Histogram(
+    "decision_label_mass_ratio",
+    "Share of the model's distribution that fell on an answer's labels, by type",
+    ["type"],
+    buckets=(0.001, 0.01, 0.05, 0.1, 0.25, 0.5, 0.75, 0.9, 0.95, 0.99, 1),
+)
+NEAR_TIES = Counter(
+    "decision_near_ties_total",
+    "Answers whose two likeliest options are within 0.05 of each other, by type",
+    ["type"],
+)
+POLICY_MISMATCHED = Gauge(
+    "decision_policy_mismatched",
+    "1 while the policy was made for something else and every answer is for review",
+)
 EVALUATED_TOKENS = Counter("decision_evaluated_tokens_total", "Tokens decoded")
 REUSED_TOKENS = Counter(
     "decision_reused_trunk_tokens_total", "Tokens restored from a parked trunk instead of decoded"
+)
+TRUNK_LOOKUPS = Counter(
+    "decision_trunk_lookups_total",
+    "Looks for a parked trunk, by result: hit when it covered a beginning, or miss",
+    ["result"],
+)
+TRUNK_EVICTIONS = Counter(
+    "decision_trunk_evictions_total", "Parked trunks that memory had no room for any more"
 )
 PARKED_BYTES = Gauge("decision_parked_bytes", "Host memory that parked trunks take")
 ENGINE_WAITING_TOKENS = Gauge(
@@ -72,6 +131,7 @@ QUESTION_SET_RELOADS = Counter(
     ["result"],
 )
 MODEL = Info("decision_model", "The model that answers")
+BUILD = Info("decision_build", "Versions of the worker and of llama.cpp")
 
 CONTENT_TYPE = CONTENT_TYPE_LATEST
 

@@ -4,6 +4,7 @@ from collections.abc import Iterable
 
 import structlog
 
+from worker import metrics
 from worker.decision.outcome import PolicyProvenance, Provenance
 from worker.decision.policy import POLICY_MISMATCH, REVIEW_ALL, Fixed
 from worker.decision.policy_file import (
@@ -47,6 +48,7 @@ def bind_policy(
     if settings.policy_mismatch == "refuse":
         raise UsageError(f"{told} (--policy-mismatch review would send everything to review)")
     _log.warning("policy_mismatched", error=told)
+    metrics.POLICY_MISMATCHED.set(1)
     return Fixed(POLICY_MISMATCH)
 
 

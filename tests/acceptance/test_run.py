@@ -118,7 +118,7 @@ def test_a_second_signal_says_what_it_abandons(desk: Desk, start: Start, tiny_mo
     worker.process.send_signal(signal.SIGTERM)
     worker.event("drain_started")
     worker.process.send_signal(signal.SIGINT)
-    abandoned = worker.event("exit_at_once")
+    abandoned = worker.event("exit_forced")
 
     assert 128 + signal.SIGINT == worker.wait()
     assert "SIGINT" == abandoned["signal"]

@@ -142,7 +142,8 @@ async def test_what_may_be_mended_is_tried_again_and_said_loudly(
     with structlog.testing.capture_logs() as logs, pytest.raises(AwsUnavailable) as caught:
         await calls[doing]()
 
-    expected = {"event": f"document_not_{doing}", "bucket": BUCKET, "code": code}
+    event = "document_denied" if level == "error" else "document_failed"
+    expected = {"event": event, "doing": doing, "bucket": BUCKET, "code": code}
     assert [expected | {"log_level": level}] == logs
     assert before + 1 == counted(result)
     assert SECRET not in str(caught.value)

@@ -271,6 +271,7 @@ class Pool:
                 found = spilled
         reused = found.usable_tokens if found else 0
         metrics.REUSED_TOKENS.inc(reused)
+        metrics.TRUNK_LOOKUPS.labels("hit" if reused else "miss").inc()
         return found
 
     def park(self, trunk: Sequence[int], save: Callable[[], State]) -> None:
@@ -280,6 +281,7 @@ class Pool:
         state = save()
         with self._changed:
             evicted = self._trunks.park(trunk, state)
+            metrics.TRUNK_EVICTIONS.inc(len(evicted))
             metrics.PARKED_BYTES.set(self._trunks.bytes_used)
             self._changed.notify_all()
         if self._spill is not None:  # not under the lock: a disk is slow

@@ -16,6 +16,7 @@ from botocore.exceptions import (
     PartialCredentialsError,
 )
 
+from worker import metrics
 from worker.errors import AwsUnavailable, AwsUnusable, EntryRefused
 from worker.settings import aws_region
 
@@ -111,17 +112,36 @@ def call_config(connections: int) -> AioConfig:
 
 
 @contextmanager
-def aws_errors(doing: str, *, starting: bool = False) -> Iterator[None]:
+def aws_errors(
+    doing: str, *, starting: bool = False, operation: str | None = None
+) -> Iterator[None]:
     """Translate errors of AWS calls.
 
     Args:
         doing: what was tried, such as ``receive from the queue``.
         starting: whether the worker is only starting, when nothing should be tried again.
+        operation: under which the call is counted; None counts none.
 
     Raises:
         AwsUnusable: trying again will not help, or the worker is starting.
         AwsUnavailable: anything else.
     """
+    try:
+        with _translated(doing, starting=starting):
+            yield
+    except (AwsUnavailable, AwsUnusable) as error:
+        _count(operation, "unusable" if isinstance(error, AwsUnusable) else "unavailable")
+        raise
+    _count(operation, "done")
+
+
+def _count(operation: str | None, result: str) -> None:
+    if operation is not None:
+        metrics.AWS_CALLS.labels(operation, result).inc()
+
+
+@contextmanager
+def _translated(doing: str, *, starting: bool) -> Iterator[None]:
     try:
         yield
     except (NoCredentialsError, NoRegionError, PartialCredentialsError) as error:
@@ -137,17 +157,21 @@ def aws_errors(doing: str, *, starting: bool = False) -> Iterator[None]:
         raise (AwsUnusable if starting else AwsUnavailable)(message) from error
 
 
-def errors_by_place(answer: Any, count: int, doing: str) -> list[Exception | None]:
+def errors_by_place(
+    answer: Any, count: int, doing: str, *, operation: str
+) -> list[Exception | None]:
     """Return what each entry of a batch call failed with; None for those that were accepted.
 
     Args:
         answer: of SQS or SNS, whose ``Failed`` entries have the place as ``Id``.
         count: how many entries were sent.
         doing: what was tried with one.
+        operation: under which failed entries are counted.
     """
     errors: list[Exception | None] = [None] * count
     for entry in answer.get("Failed", ()):
         errors[int(entry["Id"])] = _entry_error(entry, doing)
+        metrics.AWS_ENTRY_FAILURES.labels(operation).inc()
     return errors
 
 

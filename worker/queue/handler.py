@@ -9,6 +9,7 @@ from typing import Literal
 import structlog
 
 from worker import metrics
+from worker.counted import count_answers
 from worker.decision.attributes import outcome_attributes
 from worker.decision.outcome import Outcome
 from worker.decision.ticket import Ticket
@@ -21,6 +22,7 @@ from worker.errors import (
     OutOfTurn,
     Rejected,
     Retryable,
+    WorkerError,
 )
 from worker.evaluator import Evaluator
 from worker.lifecycle import Lifecycle
@@ -147,17 +149,19 @@ class Handler:
             return result
         carried = _Carried(delivery, read_trace(delivery.attributes, delivery.trace_header))
         try:
-            ticket = await self._open(carried)
+            with metrics.STAGE_SECONDS.labels("open").time():
+                ticket = await self._open(carried)
             # What was received before may have ended a process: it must not drag others along.
             alone = delivery.receive_count > 1
-            outcome = await self.evaluator.evaluate(ticket, Lane.BATCH, alone=alone)
+            with metrics.STAGE_SECONDS.labels("evaluate").time():
+                outcome = await self.evaluator.evaluate(ticket, Lane.BATCH, alone=alone)
             await self._publish(outcome, carried)
         except Rejected as fault:
             return await self._reject(carried, fault)
         self.settled.publish(delivery.message_id, "decided")
-        for answer in (outcome.answers or {}).values():
-            metrics.DECISIONS.labels(answer.type, answer.verdict.disposition).inc()
-        await self._delete(delivery)
+        count_answers(outcome)
+        with metrics.STAGE_SECONDS.labels("delete").time():
+            await self._delete(delivery)
         return "decided"
 
     async def _open(self, carried: _Carried) -> Ticket:
@@ -172,6 +176,7 @@ class Handler:
 
     async def _reject(self, carried: _Carried, fault: Rejected) -> str:
         delivery, ticket = carried.delivery, carried.ticket
+        metrics.REJECTIONS.labels(fault.code).inc()
         _log.warning(
             "ticket_rejected", code=fault.code, where=fault.place_for_log(), error=fault.message
         )
@@ -216,12 +221,13 @@ class Handler:
         self.leases.check(carried.delivery)
         # What a log line and an outcome have in common.
         structlog.contextvars.bind_contextvars(outcome_id=outcome.outcome_id)
-        await self.publisher.publish(
-            outcome.as_json(),
-            outcome_attributes(outcome) | carried.trace.attributes(),
-            outcome_id=outcome.outcome_id,
-            group_id=carried.delivery.group_id,
-        )
+        with metrics.STAGE_SECONDS.labels("publish").time():
+            await self.publisher.publish(
+                outcome.as_json(),
+                outcome_attributes(outcome) | carried.trace.attributes(),
+                outcome_id=outcome.outcome_id,
+                group_id=carried.delivery.group_id,
+            )
 
     async def _delete(self, delivery: Delivery) -> None:
         self.leases.check(delivery)
@@ -231,6 +237,9 @@ class Handler:
         """Release with exponential backoff and full jitter by receive count."""
         delay = backoff_seconds(delivery.receive_count, self.max_backoff_seconds)
         reason = error.code if isinstance(error, Rejected) else type(error).__name__
+        metrics.RELEASES.labels(
+            type(error).__name__ if isinstance(error, WorkerError) else "bug"
+        ).inc()
         if isinstance(error, Retryable):
             reason = str(error)
         _log.warning("delivery_released", delay_seconds=delay, reason=reason)

@@ -2,6 +2,7 @@
 
 import asyncio
 import math
+import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
@@ -67,6 +68,12 @@ class Leases:
         ends_at = self._held[delivery].when()
         if ends_at is not None and asyncio.get_running_loop().time() >= ends_at:
             raise _lost(delivery)
+
+    def oldest_seconds(self) -> float:
+        """Return how long ago the oldest delivery that is held was asked for; 0 with none."""
+        asked_at = min((delivery.asked_at for delivery in self._held), default=None)
+        # The event loop's clock, readable from any thread that scrapes.
+        return 0.0 if asked_at is None else max(0.0, time.monotonic() - asked_at)
 
     async def beat(self) -> None:
         """Extend what is held, again and again, until cancelled."""

@@ -103,11 +103,11 @@ class SnsPublisher:
             }
             for place, entry in enumerate(entries)
         ]
-        with aws_errors("publish outcomes"):
+        with aws_errors("publish outcomes", operation="publish"):
             answer = await self._client.publish_batch(
                 TopicArn=self._topic_arn, PublishBatchRequestEntries=requests
             )
-        return errors_by_place(answer, len(entries), "publish an outcome")
+        return errors_by_place(answer, len(entries), "publish an outcome", operation="publish")
 
 
 @asynccontextmanager

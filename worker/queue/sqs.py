@@ -73,7 +73,7 @@ class SqsInbox:
     async def receive(self, most: int) -> Sequence[Delivery]:
         """Wait for up to *most* deliveries; see :class:`worker.ports.Inbox`."""
         asked_at = asyncio.get_running_loop().time()
-        with aws_errors("receive from the queue"):
+        with aws_errors("receive from the queue", operation="receive"):
             answer = await self._polls.receive_message(
                 QueueUrl=self._queue_url,
                 MaxNumberOfMessages=min(most, MOST_ENTRIES),
@@ -91,7 +91,7 @@ class SqsInbox:
 
     async def extend(self, deliveries: Sequence[Delivery], seconds: int) -> Sequence[Delivery]:
         """Hide *deliveries* for *seconds* from now; return those definitely refused."""
-        with aws_errors("extend leases"):
+        with aws_errors("extend leases", operation="extend"):
             answer = await self._beats.change_message_visibility_batch(
                 QueueUrl=self._queue_url,
                 Entries=[
@@ -108,7 +108,7 @@ class SqsInbox:
 
     async def release(self, delivery: Delivery, delay_seconds: int) -> None:
         """Give a delivery back, to be received again after *delay_seconds*."""
-        with aws_errors("release a delivery"):
+        with aws_errors("release a delivery", operation="release"):
             await self._calls.change_message_visibility(
                 QueueUrl=self._queue_url,
                 ReceiptHandle=delivery.receipt_handle,
@@ -124,7 +124,7 @@ class SqsInbox:
         await self._deletes.close()
 
     async def _delete_batch(self, deliveries: Sequence[Delivery]) -> list[Exception | None]:
-        with aws_errors("delete deliveries"):
+        with aws_errors("delete deliveries", operation="delete"):
             answer = await self._calls.delete_message_batch(
                 QueueUrl=self._queue_url,
                 Entries=[
@@ -133,7 +133,7 @@ class SqsInbox:
                     for index, delivery in enumerate(deliveries)
                 ],
             )
-        return errors_by_place(answer, len(deliveries), "delete a delivery")
+        return errors_by_place(answer, len(deliveries), "delete a delivery", operation="delete")
 
     async def dead_letter(self, delivery: Delivery, reason: Mapping[str, str]) -> None:
         """Copy a delivery to the dead-letter queue with *reason* as attributes."""
@@ -151,7 +151,7 @@ class SqsInbox:
         }
         if len(delivery.body.encode()) > _MAX_MESSAGE_BYTES - _REASON_BYTES:
             attributes = {}  # better without its reason than not at all
-        with aws_errors("copy a delivery to the dead-letter queue"):
+        with aws_errors("copy a delivery to the dead-letter queue", operation="dead_letter"):
             await self._calls.send_message(
                 QueueUrl=self.facts.dead_letter_url,
                 MessageBody=delivery.body,

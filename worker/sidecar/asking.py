@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 
 import structlog
 
-from worker import metrics
+from worker.counted import count_answers
 from worker.decision.strict_json import parse_json
 from worker.decision.ticket import LARGE_BODY
 from worker.errors import WorkerError
@@ -65,8 +65,7 @@ class Asker:
             )
         except WorkerError as error:
             raise Unanswered(error, wording) from error
-        for answer in (outcome.answers or {}).values():
-            metrics.DECISIONS.labels(answer.type, answer.verdict.disposition).inc()
+        count_answers(outcome)
         return query.write(outcome)
 
 
