@@ -129,7 +129,7 @@ def test_lines(body: bytes) -> None:
 
 @pytest.mark.slow
 @pytest.mark.timeout(1800)
-@settings(max_examples=50_000)
+@settings(max_examples=20_000)
 @given(tree=spoilt() | near_requests)
 def test_at_length(tree: Any) -> None:
     """The same, many times over."""
