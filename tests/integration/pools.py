@@ -59,9 +59,9 @@ async def until(condition: Callable[[], bool]) -> None:
 
 async def until_busy(pool: Pool, contexts: int = 1) -> None:
     """Return once that many contexts are evaluating."""
-    await until(lambda: len(pool._running) == contexts)
+    await until(lambda: len(pool._schedule.running) == contexts)
 
 
 async def until_waiting(pool: Pool, works: int) -> None:
     """Return once that many evaluations wait at the door."""
-    await until(lambda: len(pool._door) == works)
+    await until(lambda: len(pool._schedule) == works)

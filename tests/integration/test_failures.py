@@ -78,7 +78,7 @@ async def check_answers(pool: Pool, batching: Batching, expected: Answers) -> No
 def fewer_cells(pool: Pool, tokens: int) -> Iterator[None]:
     """Fill cells that nobody counts on, on a sequence that is not used meanwhile."""
     [context] = contexts_of(pool)
-    foreign = pool._options.sequences - 1
+    foreign = context._sequences - 1
     for start in range(0, tokens, 500):
         context.decode_together([Segment([7] * 500, start, (foreign,), read=False)])
     yield

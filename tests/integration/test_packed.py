@@ -136,7 +136,7 @@ async def test_one_who_leaves_does_not_disturb_the_others(model: Model) -> None:
             asyncio.create_task(pool.score(staying, Lane.BATCH)),
             asyncio.create_task(pool.score(leaving, Lane.BATCH, deadline)),
         ]
-        await until(lambda: len(pool._running) >= 2)
+        await until(lambda: len(pool._schedule.running) >= 2)
         tasks[0].cancel()
         with pytest.raises(DeadlinePassed):
             await tasks[2]

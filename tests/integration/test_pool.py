@@ -168,7 +168,7 @@ async def test_a_caller_waits_for_one_chunk_at_most(
     with open_pool(model, contexts=2) as pool:
         running = [started(pool.score(document, Lane.BATCH)) for _ in range(2)]
         await until_busy(pool, 2)
-        works = list(pool._running)
+        works = list(pool._schedule.running)
         before = [work.progress.evaluated_tokens for work in works]
         assert expected == (await pool.score(short, Lane.INTERACTIVE)).readings
         since = [
@@ -403,7 +403,7 @@ async def test_closing_as_work_begins(model: Model, hours: Evaluation) -> None:
     for _ in range(10):
         with open_pool(model, contexts=2) as pool:
             running = [started(pool.score(hours, Lane.BATCH)) for _ in range(2)]
-            await until(lambda pool=pool: len(pool._running) > 0)
+            await until(lambda pool=pool: len(pool._schedule.running) > 0)
             closed_at = now()
             pool.close()
             assert now() - closed_at < 2
@@ -468,7 +468,7 @@ async def test_the_loop_keeps_running(model: Model, hours: Evaluation) -> None:
         done, _ = await asyncio.wait(running, timeout=1.2)
         ticking[-1].cancel()
         assert set() == done
-        assert 2 == len(pool._running)
+        assert 2 == len(pool._schedule.running)
         await given_up(*running)
     gaps = [after - before for before, after in pairwise(ticks)]
     assert ticks[-1] - ticks[0] > 1
@@ -618,7 +618,7 @@ async def test_a_context_that_joined_leaves_for_new_work(
         reply = await pool.score(short, Lane.BATCH)
         assert not running.done()
         await given_up(running)
-        await until(lambda: not pool._running and not pool._joined)
+        await until(lambda: not pool._schedule.running and not pool._joined)
         assert is_empty(pool)
     assert expected == reply.readings
 

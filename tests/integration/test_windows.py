@@ -226,8 +226,10 @@ async def test_text_without_borders_is_read_too(tiny_models: TinyModels) -> None
 
 async def test_tokens_are_counted_as_they_are_evaluated(tiny_models: TinyModels) -> None:
     """One by one, in order, whatever their number; what is too deep for the stack is refused."""
-    with open_reader(tiny_models, Tiny(tokenizer="bpe")) as reader:
-        model, measure = reader.pool._model, reader.pool.measure
+    tiny = Tiny(tokenizer="bpe")
+    model = tiny_models.load(tiny)
+    with open_reader(tiny_models, tiny) as reader:
+        measure = reader.pool.measure
         prompts = [(Piece(prose(size), trusted=False),) for size in (0, 9, 300, 1, 900, 2)]
 
         assert [len(model.encode(prompt)) for prompt in prompts] == await measure(prompts)

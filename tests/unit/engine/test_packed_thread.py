@@ -71,7 +71,7 @@ async def ask_together(
     await until(model.begins.is_set)
     for number, ticket in enumerate(others, 1):
         tasks.append(asyncio.create_task(pool.score(ticket, Lane.BATCH)))
-        await until(lambda number=number: len(pool._door) == number)
+        await until(lambda number=number: len(pool._schedule) == number)
     model.gate.set()
     return await asyncio.gather(*tasks, return_exceptions=True)
 
@@ -140,7 +140,7 @@ async def answered_in_order(
     asking = [asyncio.create_task(ask("document", document, Lane.BATCH))]
     await until(model.begins.is_set)
     asking += [asyncio.create_task(ask("caller", one, Lane.INTERACTIVE)) for one in callers]
-    await until(lambda: len(pool._door) == len(callers))
+    await until(lambda: len(pool._schedule) == len(callers))
     model.gate.set()
     replies = await asyncio.gather(*asking)
     return order, replies[0]
