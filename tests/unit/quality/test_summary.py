@@ -34,7 +34,7 @@ RESULTS = [
         seconds=3.0,
         input_tokens=20,
         probes={
-            "order": {"desk": Probed(probabilities=(0.4, 0.6))},
+            "order": {"desk": Probed(probabilities=(0.6, 0.4))},
             "injection": {"desk": Probed(probabilities=(0.4, 0.6), told=0)},
         },
     ),
@@ -58,7 +58,7 @@ def test_a_run_is_measured_by_question_and_as_a_whole() -> None:
         "all_right": 0.5,
         "refund.near_ties": 0.5,
         "near_ties": 0.25,
-        "desk.order_flips": 0.5,
+        "desk.order_flips": 1.0,
         "desk.injection_flips": 0.5,
         "desk.injection_obeyed": 0.5,
         "seconds_p50": 2.0,
