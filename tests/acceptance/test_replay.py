@@ -125,3 +125,41 @@ def test_an_outcome_is_replayed_to_the_last_bit(bench: Bench, desk: Desk, start:
     assert 7 == noise.returncode
     assert "differs" not in noise.stdout
     assert "batching is packed: such answers are equal within noise only" in noise.stdout
+
+
+def test_a_long_state_is_read_in_windows_and_replayed(
+    bench: Bench, desk: Desk, start: Start
+) -> None:
+    """Where the set says so; the outcome tells what it takes to read the same windows again."""
+    defaults = {"overflow": "window", "noul_aggregation": "noisy_or"}
+    bench.write("sets/triage.json", SET | {"defaults": defaults})
+    long = "\n\n".join(
+        f"{SECRET} {number}: please help, the team is angry." for number in range(60)
+    )
+    state = bench.write("long.json", long)
+    asked = {"ticket_id": "set", "state": long, "question_set": "triage"}
+    desk.send_tickets([asked, {"ticket_id": "own", "state": long, "questions": QUESTIONS}])
+    worker = start(
+        "run", "--model", str(bench.model), "--question-sets", str(bench.sets),
+        "--context-tokens", "512", "--max-windows", "64", "--wait-seconds", "1", *desk.flags(),
+    )  # fmt: skip
+    outcomes = {outcome["ticket_id"]: outcome for outcome in desk.outcomes(2)}
+    assert 0 == worker.stop()
+    windows = outcomes["set"]["provenance"]["windows"]
+
+    assert "prompt_too_long" == outcomes["own"]["error"]["code"]
+    assert windows["count"] > 4
+    assert ("mean", "noisy_or", 512) == (
+        windows["aggregation"],
+        windows["noul_aggregation"],
+        windows["window_tokens"],
+    )
+    assert SECRET not in json.dumps(outcomes) + "".join(worker.written)
+    again = bench.replay(
+        outcomes["set"], "--question-sets", str(bench.sets), state=state,
+        WORKER_OVERFLOW="reject", WORKER_WINDOW_OVERLAP_TOKENS="0",
+    )  # fmt: skip
+    assert (0, "replay: 3 answers, all probabilities are the same to the last bit\n") == (
+        again.returncode,
+        again.stdout,
+    )

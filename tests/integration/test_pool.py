@@ -247,6 +247,44 @@ async def test_large_work_finds_an_empty_door_open(model: Model, short: Evaluati
         assert 92 == (await pool.score(short, Lane.BATCH)).input_tokens
 
 
+async def test_windows_are_let_in_together_or_not_at_all(
+    model: Model, short: Evaluation, hours: Evaluation
+) -> None:
+    """The door counts all windows of a ticket; they are answered in their order."""
+    tokens = 43 + 49 - 39
+    other = make_evaluation(model, Lengths(40, (3, 9), seed=2))
+    with open_pool(model, max_waiting_tokens=3 * tokens) as pool:
+        running = started(pool.score(hours, Lane.BATCH))
+        await until_busy(pool)
+        waiting = started(pool.score(short, Lane.BATCH))
+        await until_waiting(pool, 1)
+        with pytest.raises(EngineBusy):
+            await pool.score_all([short, other, short], Lane.BATCH)
+        assert tokens == pool.waiting_tokens
+        windows = asyncio.create_task(pool.score_all([other, short], Lane.BATCH))
+        await until_waiting(pool, 3)
+        await given_up(running)
+        first, second = await windows
+        assert (await waiting).readings == second.readings
+        assert expected_readings(model, QUANTISED_OPTIONS, other) == first.readings
+        assert is_empty(pool)
+
+
+async def test_windows_are_given_up_together(
+    model: Model, hours: Evaluation, short: Evaluation, expected: tuple[Reading, ...]
+) -> None:
+    """When the caller leaves: what runs and what waits; the next ticket is served."""
+    with open_pool(model) as pool:
+        windows = asyncio.create_task(pool.score_all([hours, short, hours], Lane.BATCH))
+        await until_busy(pool)
+        windows.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await windows
+        await until_waiting(pool, 0)
+        assert expected == (await pool.score(short, Lane.BATCH)).readings
+        assert is_empty(pool)
+
+
 async def test_the_gauge_forgets_who_left(
     model: Model, short: Evaluation, hours: Evaluation
 ) -> None:
