@@ -7,6 +7,7 @@ ARGS ?=
 
 VENV := .venv
 EMULATORS_VENV := .venv-emulators
+INFRA_VENV := .venv-infra
 PY := $(VENV)/bin/python
 # Errors only: at one --quiet pip still warns about every index that lacks a package.
 PIP := $(PY) -m pip --quiet --quiet --disable-pip-version-check
@@ -14,7 +15,7 @@ CACHES := .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: setup demo test test-full test-clients test-emulators coverage check format bench bench-engine bench-load tables soak lock clean help FORCE
+.PHONY: setup demo test test-full test-clients test-emulators infra-check coverage check format bench bench-engine bench-load tables soak lock clean help FORCE
 
 setup: $(VENV)/.llama $(VENV)/.project  ## make .venv; builds llama.cpp the first time (about 8 minutes on 2 cores)
 
@@ -25,7 +26,7 @@ test: setup  ## run the tests (ARGS='-k name' for some of them)
 	$(PY) -m pytest $(ARGS)
 
 test-full: setup  ## run all tests, with full counts; takes much longer
-	$(PY) -m pytest -m "not emulators" $(ARGS)
+	$(PY) -m pytest -m "not emulators and not infra" $(ARGS)
 
 # Node's package manager says itself where packages come from.
 test-clients: setup  ## test other languages' clients; needs Node 20 and npm
@@ -34,6 +35,9 @@ test-clients: setup  ## test other languages' clients; needs Node 20 and npm
 
 test-emulators: setup $(EMULATORS_VENV)/.requirements  ## test queue and topic on a second emulator, and deploy infra/ into it
 	$(PY) -m pytest -m emulators $(ARGS)
+
+infra-check: setup $(INFRA_VENV)/.requirements  ## check the templates of infra/ with cfn-lint, checkov and our own rules
+	$(PY) -m pytest -m "infra or not infra" tests/unit/test_templates.py tests/acceptance/test_linters.py $(ARGS)
 
 coverage: setup  ## see that tests reach every branch of the engine's plan
 	$(PY) -m coverage run --data-file=$(VENV)/coverage -m pytest -q tests/unit/engine
@@ -80,7 +84,7 @@ tables: setup  ## write the tables in docs/ that are made from the code
 	$(PY) tools/write_metrics_table.py
 
 clean:  ## remove .venv, caches and build files
-	rm -rf $(VENV) $(EMULATORS_VENV) $(CACHES)
+	rm -rf $(VENV) $(EMULATORS_VENV) $(INFRA_VENV) $(CACHES)
 	find . -name __pycache__ -type d -not -path './.git/*' -prune -exec rm -rf {} +
 	@echo "The built llama.cpp wheels stay; to remove them: rm -r '$(WHEELS)'"
 
@@ -103,11 +107,11 @@ $(VENV)/.requirements: requirements.txt $(VENV)/.created
 	@$(PIP) install --require-hashes --requirement requirements.txt
 	@touch $@
 
-# In a venv of its own: its botocore is another than the worker's.
-$(EMULATORS_VENV)/.requirements: requirements-emulators.txt
-	@$(PYTHON) -m venv --clear $(EMULATORS_VENV)
-	@echo "Installing requirements-emulators.txt"
-	@$(EMULATORS_VENV)/bin/python -m pip --quiet --quiet --disable-pip-version-check install --require-hashes --requirement $<
+# In venvs of their own: each pins another botocore than the worker.
+$(EMULATORS_VENV)/.requirements $(INFRA_VENV)/.requirements: .venv-%/.requirements: requirements-%.txt
+	@$(PYTHON) -m venv --clear $(@D)
+	@echo "Installing $<"
+	@$(@D)/bin/python -m pip --quiet --quiet --disable-pip-version-check install --require-hashes --requirement $<
 	@touch $@
 
 # Asked every time, since another CMAKE_ARGS or another CPU means another wheel; it answers at once
