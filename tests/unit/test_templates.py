@@ -1,5 +1,7 @@
 """The templates of `infra/` keep our rules, and each rule finds the fault it is about."""
 
+import json
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -147,3 +149,13 @@ def assert_settings(set_to: dict[str, Any]) -> None:
 
     assert set(fields) <= set(Settings.model_fields)
     Settings(**plain)
+
+
+def test_the_dashboard_is_json() -> None:
+    """CloudWatch refuses what is not, once all else is deployed."""
+    body, names = properties(read_template(INFRA / "observability.yaml"), "Dashboard")[
+        "DashboardBody"
+    ]["Fn::Sub"]
+
+    assert 4 == len(json.loads(body)["widgets"])
+    assert {"AWS::Region", *names} == set(re.findall(r"\$\{([^}]+)\}", body))
