@@ -15,6 +15,7 @@ EVENTS: Mapping[str, str] = MappingProxyType(
         "dead_letter_queue_not_found": "the queue names no dead-letter queue",
         "dead_letter_refused": "a rejected delivery could not be copied to the dead-letter queue",
         "decode_failed": "llama.cpp refused a call",
+        "delete_refused": "the queue refused to delete a delivery whose outcome is out",
         "delivery_failed": "a delivery met a bug, and was released",
         "delivery_finished": "a delivery ended: decided, rejected, kept, released, lost or failed",
         "delivery_released": "a delivery was given back to the queue, to come again later",

@@ -57,9 +57,9 @@ async def until(condition: Callable[[], bool]) -> None:
 
 
 @asynccontextmanager
-async def kept(agent: Agent) -> AsyncIterator[TaskProtection]:
+async def kept(agent: Agent, **seconds: float) -> AsyncIterator[TaskProtection]:
     async with aiohttp.ClientSession() as session:
-        protection = TaskProtection(session, agent.url, idle_seconds=0.01)
+        protection = TaskProtection(session, agent.url, **{"idle_seconds": 0.01} | seconds)
         keeping = asyncio.create_task(protection.keep())
         try:
             yield protection
@@ -81,6 +81,28 @@ async def test_protection_is_on_while_work_is_in_hand(agent: Agent) -> None:
 
     assert [True, False, True] == agent.enabled
     assert {"ProtectionEnabled": True, "ExpiresInMinutes": 60} == agent.asked[0]
+
+
+async def test_protection_is_renewed_before_it_expires(agent: Agent) -> None:
+    """Work that goes on for longer than one protection lasts stays protected."""
+    async with kept(agent, renewed_seconds=0.01) as protection:
+        protection.note(1)
+        await agent.until(3)
+
+    assert [True, True, True] == agent.enabled[:3]
+
+
+async def test_a_task_that_is_protected_asks_no_second_time(agent: Agent) -> None:
+    """Deliveries that come one by one are no news: ECS limits how often it may be asked."""
+    async with kept(agent, idle_seconds=60) as protection:
+        protection.note(1)
+        await until(lambda: protection.is_on)
+        for in_hand in (0, 1) * 5:
+            protection.note(in_hand)
+            await until(lambda: not protection._changed.is_set())
+        await protection.close()
+
+    assert [True, False] == agent.enabled
 
 
 async def test_an_idle_task_asks_for_nothing(agent: Agent) -> None:
@@ -108,12 +130,9 @@ async def test_an_agent_that_refuses_is_told_of_once(agent: Agent, answer: dict[
     """It stops no work, though the agent says 200."""
     agent.answer = answer
     with structlog.testing.capture_logs() as logged:
-        async with kept(agent) as protection:
-            for times in (1, 2):
-                protection.note(1)
-                await agent.until(times)
-                protection.note(0)
-                await until(lambda: not protection._changed.is_set())
+        async with kept(agent, again_seconds=0.01) as protection:
+            protection.note(1)
+            await agent.until(3)
 
     assert ["task_not_protected"] == [line["event"] for line in logged]
     assert not protection.is_on

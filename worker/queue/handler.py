@@ -17,6 +17,7 @@ from worker.errors import (
     AwsUnavailable,
     AwsUnusable,
     EngineFailed,
+    EntryRefused,
     LeaseLost,
     MadeWay,
     OutOfTurn,
@@ -231,7 +232,13 @@ class Handler:
 
     async def _delete(self, delivery: Delivery) -> None:
         self.leases.check(delivery)
-        await self.inbox.delete(delivery)
+        try:
+            await self.inbox.delete(delivery)
+        except EntryRefused as error:
+            # What refuses a delete refuses a release as well: whoever has the message now, or
+            # this process once it comes again, deletes it by its outcome, which is out.
+            _log.error("delete_refused", error=str(error))
+            raise LeaseLost("the delete was refused") from error
 
     async def _back_off(self, delivery: Delivery, error: Exception) -> str:
         """Release with exponential backoff and full jitter by receive count."""

@@ -30,6 +30,8 @@ class TaskProtection:
         session: for calls to the agent.
         agent_url: what ECS sets as ``ECS_AGENT_URI``.
         idle_seconds: without deliveries for so long, protection is switched off.
+        renewed_seconds: between two times that the agent is asked for the same.
+        again_seconds: until an agent that did not do it is asked again.
     """
 
     def __init__(
@@ -38,10 +40,15 @@ class TaskProtection:
         agent_url: str,
         *,
         idle_seconds: float = _IDLE_SECONDS,
+        renewed_seconds: float = _RENEWED_SECONDS,
+        again_seconds: float = _AGAIN_SECONDS,
     ) -> None:
         self._session = session
         self._url = agent_url.rstrip("/") + _PATH
         self._idle_seconds = idle_seconds
+        self._renewed_seconds = renewed_seconds
+        self._again_seconds = again_seconds
+        self._told_at = 0.0
         self._is_busy = False
         self._changed = asyncio.Event()
         self._failed = False
@@ -58,12 +65,22 @@ class TaskProtection:
         while True:
             self._changed.clear()
             if self._is_busy:
-                told = await self._put(enabled=True)
-                await self._wait(_RENEWED_SECONDS if told else _AGAIN_SECONDS)
+                # A lone ticket now and then is no news to an agent that was told not long ago.
+                if (left_seconds := self._next_seconds()) <= 0:
+                    await self._put(enabled=True)
+                    left_seconds = self._next_seconds()
+                await self._wait(left_seconds)
             elif self.is_on and not await self._wait(self._idle_seconds):
                 await self._put(enabled=False)
             elif not self.is_on:
                 await self._wait(None)
+
+    def _next_seconds(self) -> float:
+        """Return how long the agent needs not be asked for protection again."""
+        since_seconds = asyncio.get_running_loop().time() - self._told_at
+        if self._failed:
+            return self._again_seconds - since_seconds
+        return self._renewed_seconds - since_seconds if self.is_on else 0.0
 
     async def close(self) -> None:
         """Switch protection off: nothing is in hand any more."""
@@ -79,7 +96,8 @@ class TaskProtection:
             return False
         return True
 
-    async def _put(self, *, enabled: bool) -> bool:
+    async def _put(self, *, enabled: bool) -> None:
+        self._told_at = asyncio.get_running_loop().time()
         body: dict[str, Any] = {"ProtectionEnabled": enabled}
         if enabled:
             body["ExpiresInMinutes"] = _EXPIRES_MINUTES
@@ -91,11 +109,9 @@ class TaskProtection:
             reason = type(error).__name__
         if reason is None:
             self.is_on, self._failed = enabled, False
-            return True
-        if not self._failed:
+        elif not self._failed:
             self._failed = True
             _log.warning("task_not_protected", error=reason)
-        return False
 
 
 async def _fault(answer: aiohttp.ClientResponse) -> str | None:

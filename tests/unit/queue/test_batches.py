@@ -112,6 +112,25 @@ async def test_a_caller_cancelled_under_way_harms_no_neighbour() -> None:
     assert lost.cancelled()
 
 
+async def test_a_loop_that_stood_still_sends_nothing_for_lost_leases() -> None:
+    """A deadline that passed while the entry waited for company comes before its call."""
+    wire = Wire()
+    batches = Batches(wire.send, wait_seconds=1)
+
+    async def add(entry: str, seconds: float) -> None:
+        async with asyncio.timeout(seconds):
+            await batches.add(entry)
+
+    lost, kept = asyncio.create_task(add("lost", 30)), asyncio.create_task(add("kept", 100))
+    await asyncio.sleep(0)
+    asyncio.get_running_loop().jump(60)  # type: ignore[attr-defined]
+    await kept
+    with pytest.raises(TimeoutError):
+        await lost
+
+    assert [("kept",)] == wire.calls
+
+
 async def test_closing_waits_for_what_is_under_way() -> None:
     """A client is not closed under a call."""
     wire = Wire(gate=asyncio.Event())

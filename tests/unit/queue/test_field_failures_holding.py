@@ -13,7 +13,7 @@ from tests.unit.queue.test_field_failures_stopping import consuming, hold_work, 
 from tests.unit.queue.test_sqs import FakeSqs, inbox
 from tests.virtual_time import advance
 from worker import metrics
-from worker.errors import AwsUnavailable, DecodeFailed, EngineBusy, EntryRefused
+from worker.errors import AwsUnavailable, DecodeFailed, EngineBusy
 from worker.queue.locations import AllowList, Prefix
 from worker.queue.opening import Bookcase, Opener
 
@@ -88,7 +88,7 @@ async def test_consumption_stops_after_failures() -> None:
 async def test_failed_entries_of_a_batch_delete_are_ignored() -> None:
     """A delete that was refused is known: the redelivery is deleted without new work."""
     bench = make_bench()
-    bench.inbox.faults.once["delete"].append(EntryRefused("AWS says InternalError"))
+    bench.inbox.faults.once["delete"].append(AwsUnavailable("AWS says InternalError"))
     await bench.carry(make_body())
     assert 1 == len(bench.inbox.messages)
 

@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+import structlog
 
 from tests.factories import QUESTIONS, make_body
 from tests.unit.queue.bench import Bench, beating, finished, make_bench, now
@@ -16,6 +17,7 @@ from worker.errors import (
     DecodeFailed,
     EngineBusy,
     EngineFailed,
+    EntryRefused,
     ExitCode,
     Rejected,
 )
@@ -289,6 +291,56 @@ async def test_a_lost_lease_touches_nothing(where: str) -> None:
     assert [] == bench.publisher.published
     assert (where == "engine") == (bench.engine.cancelled == 1)
     assert before + 1 == finished("lost")
+
+
+async def test_a_refused_delete_is_loud_and_releases_nothing() -> None:
+    """The handle is no longer ours: a redelivery is deleted by its outcome, which is out."""
+    bench = make_bench()
+    before = finished("lost")
+    bench.inbox.faults.once["delete"].append(EntryRefused("AWS says ReceiptHandleIsInvalid"))
+    with structlog.testing.capture_logs() as logged:
+        await bench.carry(make_body())
+    await advance(31)
+    [again] = await bench.inbox.receive(1)
+    await bench.handler.carry(again)
+
+    assert ["delete_refused"] == [one["event"] for one in logged if one["log_level"] == "error"]
+    assert before + 1 == finished("lost")
+    assert ["publish", "delete", "delete"] == steps(bench)
+    assert not bench.inbox.messages
+
+
+async def test_one_lost_lease_harms_no_other() -> None:
+    """Its evaluation is cancelled, nothing is published or deleted for it; the others are."""
+    bench = make_bench()
+    bench.engine.gate = asyncio.Event()
+    deliveries = [await bench.receive(make_body(ticket_id=f"t-{n}")) for n in (1, 2, 3)]
+    bench.inbox.hand_to_another("m-2")
+    async with beating(bench.leases), asyncio.TaskGroup() as carrying:
+        for delivery in deliveries:
+            carrying.create_task(bench.handler.carry(delivery))
+        await advance(25)
+        assert (1, 2) == (bench.engine.cancelled, bench.engine.at_work)
+        bench.engine.gate.set()
+
+    assert ["t-1", "t-3"] == sorted(p.outcome["ticket_id"] for p in bench.publisher.published)
+    assert {("delete", "m-1"), ("delete", "m-3")} == set(bench.journal.named("delete", "release"))
+    assert ["m-2"] == list(bench.inbox.messages)
+
+
+async def test_a_lease_lost_between_publish_and_delete_deletes_nothing() -> None:
+    """The outcome is out when the message turns out to be someone else's."""
+    bench = make_bench()
+    bench.publisher.faults.gates["publish"] = gate = asyncio.Event()
+    delivery = await bench.receive(make_body())
+    carrying = asyncio.create_task(bench.handler.carry(delivery))
+    await bench.journal.until("publish")
+    gate.set()  # the answer is there, and then nothing runs for a minute
+    asyncio.get_running_loop().jump(60)  # type: ignore[attr-defined]
+    await carrying
+
+    assert 1 == len(bench.publisher.published)
+    assert [] == bench.journal.named("delete", "release")
 
 
 async def test_a_stolen_delivery_is_given_up_at_the_next_heartbeat() -> None:

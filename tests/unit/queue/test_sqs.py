@@ -4,6 +4,8 @@ import asyncio
 from dataclasses import dataclass, field
 from typing import Any, cast
 
+from prometheus_client import REGISTRY
+
 from tests.factories import make_delivery
 from worker.errors import AwsUnavailable, AwsUnusable, EntryRefused
 from worker.queue.sqs import QueueFacts, SqsInbox
@@ -38,6 +40,12 @@ def inbox(sqs: FakeSqs) -> SqsInbox:
     return SqsInbox(client, client, client, "url", facts, wait_seconds=5, visibility_seconds=30)
 
 
+def failed_deletes() -> float:
+    """Return how many entries failed, in this process."""
+    name = "decision_aws_entry_failures_total"
+    return REGISTRY.get_sample_value(name, {"operation": "delete"}) or 0.0
+
+
 async def test_deliveries_are_deleted_together() -> None:
     """In tens, with ids by place: one message received twice does not spoil the call."""
     sqs = FakeSqs()
@@ -62,6 +70,7 @@ async def test_each_failed_entry_is_told() -> None:
         }
     )
     there = inbox(sqs)
+    before = failed_deletes()
     handles = ("good", "stale", "later", "never")
     told = await asyncio.gather(
         *(there.delete(make_delivery(receipt_handle=handle)) for handle in handles),
@@ -69,3 +78,4 @@ async def test_each_failed_entry_is_told() -> None:
     )
 
     assert [type(None), EntryRefused, AwsUnavailable, AwsUnusable] == list(map(type, told))
+    assert before + 3 == failed_deletes()
