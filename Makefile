@@ -15,7 +15,7 @@ CACHES := .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: setup demo test test-full test-clients test-emulators infra-check coverage check format bench bench-engine bench-load tables soak lock clean help FORCE
+.PHONY: setup demo test test-full test-clients test-emulators infra-check coverage check format bench bench-engine bench-load bench-queue tables soak lock clean help FORCE
 
 setup: $(VENV)/.llama $(VENV)/.project  ## make .venv; builds llama.cpp the first time (about 8 minutes on 2 cores)
 
@@ -62,6 +62,9 @@ bench-engine: setup  ## measure the engine beside llama.cpp, its server and its 
 
 bench-load: setup  ## show what retrying clients see at 0.5, 1, 2 and 4 times the capacity
 	$(PY) -m tests.bench.load $(ARGS)
+
+bench-queue: setup $(EMULATORS_VENV)/.requirements  ## measure the queue face beside a bare loop of the same calls
+	$(PY) -m tests.bench.queue $(ARGS)
 
 soak: setup  ## kill workers and fail calls for 10 minutes, count every ticket (ARGS='--minutes 2')
 	$(PY) -m tests.soak $(ARGS)
