@@ -67,7 +67,7 @@ class Windows:
             )
         around = await self._longest([state[:0]], questions)
         windows = await self._fitting(state, questions, limit, around)
-        return None if windows == [state] else windows
+        return None if len(windows) == 1 else windows  # it fits as it is, its ends included
 
     async def _fitting(
         self, state: str | list[object], questions: Mapping[str, Question], limit: int, around: int

@@ -135,6 +135,7 @@ def test_demo_answers_its_tickets(run: Run, tiny_model: Path) -> None:
     assert done.stdout.splitlines()[-1].startswith("demo: 24 tickets, 24 outcomes, 96 decisions, ")
 
 
+@pytest.mark.slow
 def test_demo_prints_outcomes_as_json_lines(run: Run, tiny_model: Path) -> None:
     """`demo --json` prints nothing but outcomes on standard output."""
     done = run("demo", "--model", str(tiny_model), "--json")

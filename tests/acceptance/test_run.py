@@ -53,7 +53,9 @@ def test_answers_every_ticket_and_drains_at_once_when_idle(
     assert SECRET not in json.dumps(outcomes) + "".join(worker.written)
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+@pytest.mark.parametrize(
+    "number", [signal.SIGTERM, pytest.param(signal.SIGINT, marks=pytest.mark.slow)]
+)
 def test_signal_in_the_middle_loses_nothing(
     desk: Desk, start: Start, tiny_model: Path, number: signal.Signals
 ) -> None:

@@ -271,6 +271,7 @@ async def test_sample_model_in_company(sample_model: Model) -> None:
     await check_company_and_order(sample_model, [SAMPLE[0], SAMPLE[3]], seed=2)
 
 
+@pytest.mark.slow
 async def test_sample_model_from_a_parked_trunk(sample_model: Model) -> None:
     """On real quantised weights a parked trunk, and a beginning of one, give the same bits."""
     # Longer than the window of 512, and branches on both sides of 64 tokens, where llama.cpp's

@@ -637,7 +637,7 @@ async def test_idle_contexts_read_branches_of_a_lone_ticket(
     """A ticket that nothing waits beside has all contexts, and the same bits."""
     model = tiny_models.load(kind)
     evaluation = make_evaluation(model, MANY)
-    with open_pool(model, contexts=3) as pool:
+    with open_pool(model, contexts=3, max_parked_bytes=1 << 28) as pool:
         answer = started(pool.score(evaluation, Lane.BATCH))
         await until(lambda: len(pool._joined) == 2)
         reply = await answer

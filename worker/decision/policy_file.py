@@ -154,9 +154,11 @@ class Profile:
         self.policy = policy
         self.name = name
         self._rules = policy.profiles[name]
-        self.sha256 = canonical_sha256(
-            [policy.model_dump(mode="json", exclude_defaults=True), name]
-        )
+        said = policy.model_dump(mode="json", exclude_defaults=True)
+        prompt = policy.bound_to.prompt
+        if prompt.orders is None and "orders" in prompt.model_fields_set:
+            said["bound_to"]["prompt"]["orders"] = None  # other than left out: the wording's own
+        self.sha256 = canonical_sha256([said, name])
 
     def decide(
         self, key: str, question: Question, scores: Scores, question_set: str | None = None

@@ -4,6 +4,8 @@ import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 
+import structlog
+
 from worker import metrics
 from worker.decision.scores import Reading
 from worker.engine.branches import Branches
@@ -14,6 +16,8 @@ from worker.engine.trunks import Found, State
 from worker.engine.work import GivenUp, Offer, Work
 from worker.errors import DecodeFailed, EngineFailed, WorkerError
 from worker.ports import Reply
+
+_log = structlog.get_logger()
 
 
 class ExactThread(ContextThread):
@@ -128,9 +132,11 @@ class ExactThread(ContextThread):
             offer.is_open = False
             if isinstance(error, NativeError):
                 self._rebuild(error)
-        except Exception as error:  # noqa: BLE001 - nobody waits for this thread
+        except Exception:  # noqa: BLE001 - nobody waits for this thread
             offer.is_open = False
-            self.crashed(error)
+            _log.exception("join_failed")
+            with suppress(EngineFailed):  # the pool knows
+                self.start_over([])
         self._work = None
         self.idle()
         self._pool.leave(self)

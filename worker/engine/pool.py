@@ -187,7 +187,9 @@ class Pool:
                 return
             if self._schedule.has_ready():
                 return
-        state = save()
+            parked = self._trunks.get(work.trunk)
+        # What is parked already need not lie in memory twice.
+        state = save() if parked is None else parked.state
         with self._changed:
             self._offers[work] = Offer(work, state, branches)
             self._changed.notify_all()

@@ -86,6 +86,10 @@ class Trunks:
         """Return all parked trunks with their tokens, the least recently used first."""
         return [(_tokens(key), parked.state) for key, parked in self._parked.items()]
 
+    def get(self, key: bytes) -> Parked | None:
+        """Return the trunk that is parked whole under a key, if it is."""
+        return self._parked.get(key)
+
     def has_key(self, key: bytes) -> bool:
         """Return whether exactly the trunk of *key* is parked; changes nothing."""
         return key in self._parked

@@ -39,12 +39,30 @@ _DEFINITE = frozenset(
         "InvalidAddress",
         "InvalidClientTokenId",
         INVALID,
+        "KMSAccessDenied",
         "KmsAccessDenied",
         "NotFound",
         "SignatureDoesNotMatch",
         "UnrecognizedClientException",
     }
 )
+
+
+# Refusals of an entry for what it says. Not SenderFault: it is true for a throttled key as well.
+_OF_THE_ENTRY = frozenset(
+    {
+        INVALID,
+        "InvalidMessageContents",
+        "InvalidParameterValue",
+        "MessageNotInflight",
+        "AWS.SimpleQueueService.MessageNotInflight",
+        "ParameterValueInvalid",
+        "ReceiptHandleIsInvalid",
+        "ValidationException",
+    }
+)
+# What passes, though AWS calls it the sender's fault.
+_PASSING = ("Throttl", "RequestThrottled", "KMS", "Kms", "OverLimit")
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,7 +198,13 @@ def _entry_error(entry: Any, doing: str) -> AwsUnavailable | AwsUnusable:
     message = f"cannot {doing}: AWS says {code}"
     if code in _DEFINITE - {INVALID}:
         return AwsUnusable(message, code)
-    return EntryRefused(message) if entry.get("SenderFault") else AwsUnavailable(message)
+    return EntryRefused(message) if code in _OF_THE_ENTRY else AwsUnavailable(message)
+
+
+def is_refused_for_good(entry: Any) -> bool:
+    """Return whether a failed entry of a batch call would fail the next time, too."""
+    passes = str(entry.get("Code", "")).startswith(_PASSING)
+    return bool(entry.get("SenderFault")) and not passes
 
 
 def _in_one_line(error: Exception) -> str:

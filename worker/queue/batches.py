@@ -33,6 +33,8 @@ class Batches(Generic[Entry]):
             what it raises is every entry's.
         most_bytes: of a batch's entries together.
         wait_seconds: how long an entry waits for others.
+        is_anothers: whether a call may have failed because of one of its entries; they then go
+            one by one, so that the guilty one harms no other.
     """
 
     def __init__(
@@ -41,10 +43,12 @@ class Batches(Generic[Entry]):
         *,
         most_bytes: int = 0,
         wait_seconds: float = GATHERING_SECONDS,
+        is_anothers: Callable[[Exception], bool] = lambda _: False,
     ) -> None:
         self._send = send
         self._most_bytes = most_bytes
         self._wait_seconds = wait_seconds
+        self._is_anothers = is_anothers
         self._waiting: list[_Waiting[Entry]] = []
         self._timer: asyncio.TimerHandle | None = None
         self._under_way: set[asyncio.Task[None]] = set()
@@ -93,15 +97,32 @@ class Batches(Generic[Entry]):
         batch = [waiting for waiting in batch if not waiting.sent.done()]
         if not batch:
             return
-        found: Sequence[Exception | None]
-        try:
-            found = await self._send([waiting.entry for waiting in batch])
-        except Exception as error:  # noqa: BLE001 - whoever waits is told
-            found = [error] * len(batch)
-        for waiting, fault in zip(batch, found, strict=True):
+        found = await self._try([waiting.entry for waiting in batch])
+        if len(batch) > 1 and isinstance(found, Exception) and self._is_anothers(found):
+            await self._send_one_by_one(batch)
+            return
+        faults = [found] * len(batch) if isinstance(found, Exception) else found
+        for waiting, fault in zip(batch, faults, strict=True):
+            _tell(waiting, fault)
+
+    async def _send_one_by_one(self, batch: list[_Waiting[Entry]]) -> None:
+        for waiting in batch:
             if waiting.sent.done():
-                continue  # its caller was cancelled meanwhile
-            if fault is None:
-                waiting.sent.set_result(None)
-            else:
-                waiting.sent.set_exception(fault)
+                continue  # its caller was cancelled: nothing is sent for it any more
+            found = await self._try([waiting.entry])
+            _tell(waiting, found if isinstance(found, Exception) else found[0])
+
+    async def _try(self, entries: Sequence[Entry]) -> Sequence[Exception | None] | Exception:
+        try:
+            return await self._send(entries)
+        except Exception as error:  # noqa: BLE001 - whoever waits is told
+            return error
+
+
+def _tell(waiting: _Waiting[Entry], fault: Exception | None) -> None:
+    if waiting.sent.done():
+        return  # its caller was cancelled meanwhile
+    if fault is None:
+        waiting.sent.set_result(None)
+    else:
+        waiting.sent.set_exception(fault)

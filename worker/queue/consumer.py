@@ -74,7 +74,8 @@ class Consumer:
     def _is_full(self) -> bool:
         # With nothing in hand, tokens that wait are callers', who have places of their own.
         return len(self._held) >= self.max_in_hand or (
-            bool(self._held) and self.queued_tokens() >= self.max_queued_tokens
+            bool(self._held)
+            and (self.queued_tokens() >= self.max_queued_tokens or self.handler.suspects.holds_up)
         )
 
     async def _receive(self) -> None:
@@ -90,6 +91,7 @@ class Consumer:
             self._held[task] = delivery
             task.add_done_callback(self._forget)
         self.on_change(len(self._held))
+        await asyncio.sleep(0)  # they begin before anybody asks whether there is a place
 
     def _forget(self, task: asyncio.Task[None]) -> None:
         del self._held[task]
@@ -100,7 +102,7 @@ class Consumer:
         return [delivery.message_id for delivery in self._held.values()]
 
     async def _poll(self) -> Sequence[Delivery]:
-        free = self.max_in_hand - len(self._held)
+        free = 1 if self.handler.suspects.is_wary else self.max_in_hand - len(self._held)
         try:
             deliveries = await self.inbox.receive(min(free, _RECEIVE_AT_ONCE))
         except AwsUnavailable as error:

@@ -44,7 +44,8 @@ class SnsPublisher:
         self._topic_arn = topic_arn
         self._is_fifo = topic_arn.endswith(".fifo")
         self.max_bytes = max_bytes
-        self._batches = Batches(self._publish_batch, most_bytes=max_bytes)
+        self._batches = Batches(self._call, most_bytes=max_bytes, is_anothers=_is_invalid)
+        self._took_one = False
 
     async def publish(
         self,
@@ -71,24 +72,16 @@ class SnsPublisher:
             await self._batches.add(_Entry(message, attributes, order), size)
         except EntryRefused as error:
             raise Rejected("outcome_refused", str(error)) from error
+        except AwsUnusable as error:
+            # Of a topic that has taken others it is this outcome's fault; else the topic's.
+            if _is_invalid(error) and self._took_one:
+                raise Rejected("outcome_refused", str(error)) from error
+            raise
+        self._took_one = True
 
     async def close(self) -> None:
         """Wait for the calls that are under way."""
         await self._batches.close()
-
-    async def _publish_batch(self, entries: Sequence[_Entry]) -> list[Exception | None]:
-        try:
-            return await self._call(entries)
-        except AwsUnusable as error:
-            if error.code != INVALID:
-                raise
-            if len(entries) == 1:
-                return [EntryRefused(str(error))]
-        # One of them made the whole call invalid: alone, it harms none but itself.
-        found: list[Exception | None] = []
-        for entry in entries:
-            found += await self._publish_batch([entry])
-        return found
 
     async def _call(self, entries: Sequence[_Entry]) -> list[Exception | None]:
         requests: Any = [
@@ -108,6 +101,10 @@ class SnsPublisher:
                 TopicArn=self._topic_arn, PublishBatchRequestEntries=requests
             )
         return errors_by_place(answer, len(entries), "publish an outcome", operation="publish")
+
+
+def _is_invalid(error: Exception) -> bool:
+    return isinstance(error, AwsUnusable) and error.code == INVALID
 
 
 @asynccontextmanager

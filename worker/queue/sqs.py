@@ -11,7 +11,14 @@ from worker import metrics
 from worker.decision.attributes import attribute_value
 from worker.errors import AwsUnusable
 from worker.ports import Delivery
-from worker.queue.aws import Connection, aws_errors, call_config, errors_by_place, poll_config
+from worker.queue.aws import (
+    Connection,
+    aws_errors,
+    call_config,
+    errors_by_place,
+    is_refused_for_good,
+    poll_config,
+)
 from worker.queue.batches import MOST_ENTRIES, Batches
 from worker.queue.envelope import SIZE_ATTRIBUTES
 from worker.queue.trace import AWS_HEADER, NAMES
@@ -104,7 +111,7 @@ class SqsInbox:
                 ],
             )
         failed = answer.get("Failed", [])
-        return [deliveries[int(entry["Id"])] for entry in failed if entry["SenderFault"]]
+        return [deliveries[int(entry["Id"])] for entry in failed if is_refused_for_good(entry)]
 
     async def release(self, delivery: Delivery, delay_seconds: int) -> None:
         """Give a delivery back, to be received again after *delay_seconds*."""
@@ -149,7 +156,8 @@ class SqsInbox:
             for name, value in {**delivery.attributes, **reason}.items()
             if value
         }
-        if len(delivery.body.encode()) > _MAX_MESSAGE_BYTES - _REASON_BYTES:
+        carried = sum(len(n.encode()) + len(v.encode()) for n, v in delivery.attributes.items())
+        if len(delivery.body.encode()) + carried > _MAX_MESSAGE_BYTES - _REASON_BYTES:
             attributes = {}  # better without its reason than not at all
         with aws_errors("copy a delivery to the dead-letter queue", operation="dead_letter"):
             await self._calls.send_message(

@@ -32,6 +32,7 @@ class Suspects:
         self._line: deque[_Waiting] = deque()
         self._leaving: set[Delivery] = set()
         self._gone = asyncio.Event()
+        self._is_wary = False
 
     @asynccontextmanager
     async def turn(self, delivery: Delivery) -> AsyncIterator[None]:
@@ -40,6 +41,7 @@ class Suspects:
         Raises:
             MadeWay: this delivery is to go back to the queue, and *gone* to be called then.
         """
+        self._is_wary = _must_be_apart(delivery)
         if delivery.receive_count < _SUSPECT_RECEIPTS:
             yield
             return
@@ -51,6 +53,19 @@ class Suspects:
             yield
         finally:
             self._next()
+
+    @property
+    def holds_up(self) -> bool:
+        """Whether nothing is to be received: whatever came would have to make way."""
+        return self._carried is not None and _must_be_apart(self._carried)
+
+    @property
+    def is_wary(self) -> bool:
+        """Whether to receive one at a time: of several like the last, all but one make way.
+
+        Each way made costs a delivery one of the receives that the queue allows it.
+        """
+        return self._is_wary
 
     def gone(self, delivery: Delivery) -> None:
         """Note that a delivery that made way is no longer in hand."""

@@ -169,6 +169,25 @@ def test_a_profile_is_chosen() -> None:
         several.profile("bold")
 
 
+def test_policies_that_bind_differently_hash_differently() -> None:
+    """The wording's own number of orders is something else than any number."""
+    prompts = [
+        BOUND["prompt"],
+        {**BOUND["prompt"], "orders": None},
+        {**BOUND["prompt"], "orders": 2},
+    ]
+    hashes = {
+        Policy.model_validate(
+            {"name": "desk", "bound_to": {**BOUND, "prompt": prompt}, "profiles": {"a": {}}}
+        )
+        .profile("a")
+        .sha256
+        for prompt in prompts
+    }
+
+    assert len(prompts) == len(hashes)
+
+
 def test_the_hash_covers_rules_and_profile() -> None:
     """Two profiles, or two thresholds, never share a hash."""
     policies = [make_policy({"a": {"default": {"accept": t}}, "b": {}}) for t in (0.5, 0.6, 0.5)]

@@ -82,6 +82,8 @@ def test_a_state_larger_than_the_bound_is_not_kept() -> None:
 
     assert 1 == len(trunks)
     assert trunks.has_key(trunk_key((1, 1)))
+    assert trunks.get(trunk_key((1, 1))) is not None
+    assert trunks.get(trunk_key((9, 9))) is None
 
 
 def test_a_trunk_parked_again_replaces_itself() -> None:

@@ -144,3 +144,18 @@ async def test_closing_waits_for_what_is_under_way() -> None:
     wire.gate.set()
     await closing
     await added
+
+
+async def test_nothing_is_sent_for_whoever_left_while_others_went_one_by_one() -> None:
+    """A refused batch is split; a caller that was cancelled meanwhile is passed over."""
+    wire = Wire(error=AwsUnavailable("invalid"), gate=asyncio.Event())
+    batches = Batches(wire.send, is_anothers=lambda _: True)
+    kept, lost = (asyncio.create_task(batches.add(entry)) for entry in ("kept", "lost"))
+    await advance(1)
+    lost.cancel()
+    assert wire.gate is not None
+    wire.gate.set()
+    await asyncio.gather(kept, lost, return_exceptions=True)
+    await batches.close()
+
+    assert [("kept", "lost"), ("kept",)] == wire.calls

@@ -92,6 +92,9 @@ async def test_a_batch_has_no_more_bytes_than_the_topic_takes() -> None:
     [
         ("InternalError", False, AwsUnavailable),
         ("Throttled", False, AwsUnavailable),
+        ("Throttled", True, AwsUnavailable),
+        ("KMSDisabled", True, AwsUnavailable),
+        ("KMSAccessDenied", True, AwsUnusable),
         ("InvalidParameter", True, Rejected),
         ("AuthorizationError", True, AwsUnusable),
     ],
@@ -126,3 +129,23 @@ async def test_a_call_that_fails_is_everybodys(code: str, error: type[Exception]
     told = await publish(publisher(FakeSns(deque([refused(code)]))), "a", "b")
 
     assert [error, error] == list(map(type, told))
+
+
+async def test_a_failure_among_singles_is_its_own() -> None:
+    """When a refused batch goes one by one, what SNS cannot take now harms no other."""
+    answers = deque([refused("InvalidParameter"), {}, refused("Throttling"), {}])
+    first, second, third = await publish(publisher(FakeSns(answers)), "a", "b", "c")
+
+    assert first is third is None
+    assert AwsUnavailable is type(second)
+
+
+async def test_a_topic_that_takes_nothing_is_not_the_outcomes_fault() -> None:
+    """As long as it has taken nothing, an invalid call ends the process, not the ticket."""
+    told = await publish(publisher(FakeSns(deque([refused("InvalidParameter")] * 3))), "a", "b")
+    assert [AwsUnusable, AwsUnusable] == list(map(type, told))
+
+    there = publisher(sns := FakeSns())
+    assert [None] == await publish(there, "a")
+    sns.answers.append(refused("InvalidParameter"))
+    assert [Rejected] == list(map(type, await publish(there, "b")))

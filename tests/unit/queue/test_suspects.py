@@ -89,3 +89,28 @@ async def test_a_cancelled_suspect_holds_nobody_up() -> None:
     await three
 
     assert [("delete", "2")] == bench.journal.of("delete")
+
+
+async def test_healthy_tickets_that_have_failed_before_are_not_used_up() -> None:
+    """After an outage all have a count: each is answered, at the cost of one more receive at most.
+
+    A queue gives up at a count of its own, and making way must not bring anybody there.
+    """
+    bench = make_bench(max_backoff_seconds=900)
+    bench.engine.gate = gate = asyncio.Event()
+    for number in range(12):
+        bench.inbox.put(make_body(), message_id=str(number))
+        bench.inbox.messages[str(number)].receive_count = 2
+    counts: dict[str, int] = {}
+    consuming = asyncio.create_task(bench.consumer(max_in_hand=16).run())
+    while bench.inbox.messages:
+        await advance(10)  # which an evaluation takes
+        gate.set()
+        counts |= {name: one.receive_count for name, one in bench.inbox.messages.items()}
+        await advance(0.1)
+        gate.clear()
+    bench.lifecycle.stop("end of test")
+    await consuming
+
+    assert 12 == len(bench.journal.of("delete"))
+    assert max(counts.values()) <= 4
