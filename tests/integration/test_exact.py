@@ -260,6 +260,7 @@ def test_a_new_process_reads_the_same(kind: Kind, tiny_models: TinyModels) -> No
 # --- the sample model -----------------------------------------------------------------------------
 
 
+@pytest.mark.timeout(600)  # half a minute on a quiet machine
 async def test_sample_model_on_every_shape(sample_model: Model) -> None:
     """On real quantised weights twenty tickets read the same bits on every shape of pool."""
     twenty = (*SAMPLE, *many(20 - len(SAMPLE), 40, seed=5))
