@@ -74,7 +74,7 @@ soak: setup  ## kill workers and fail calls for 10 minutes, count every ticket (
 lock: $(VENV)/.created  ## write requirements.txt anew from pyproject.toml (ARGS=--upgrade for newer versions)
 	@test -x $(VENV)/bin/uv || $(PIP) install uv
 	@cp requirements.txt $(VENV)/lock.txt 2>/dev/null || true
-	$(VENV)/bin/uv pip compile pyproject.toml --extra local --extra parquet --extra quality --extra build --extra dev \
+	$(VENV)/bin/uv pip compile pyproject.toml --extra local --extra parquet --extra quality --extra tracing --extra docs --extra build --extra dev \
 	  --universal --python-version 3.11 --generate-hashes --no-annotate --no-header \
 	  --no-emit-package llama-cpp-python --quiet $(ARGS) --output-file $(VENV)/lock.txt >/dev/null
 	@if grep -nE '://|^-' $(VENV)/lock.txt; then echo "error: the lock names a place" >&2; exit 1; fi
