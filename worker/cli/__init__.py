@@ -3,35 +3,58 @@
 import errno
 import os
 import sys
+import typing
+from importlib import import_module
 from pathlib import Path
 
 import click
 
 from worker import __version__
-from worker.cli.ask import ask
-from worker.cli.calibrate import calibrate
-from worker.cli.check import check
-from worker.cli.collect import collect
-from worker.cli.compare import compare
-from worker.cli.demo import demo
-from worker.cli.doctor import doctor
-from worker.cli.evaluate import evaluate
-from worker.cli.manifest import manifest
-from worker.cli.package import package
-from worker.cli.redrive import redrive
-from worker.cli.replay import replay
-from worker.cli.run import run, serve
-from worker.cli.sample_model import sample_model
-from worker.cli.schema import schema
-from worker.cli.sets import sets
-from worker.cli.submit import submit
-from worker.cli.top import top
-from worker.cli.tune import tune
 from worker.errors import ExitCode, WorkerError
 from worker.faults import fault_text
 
+# The module of each command, which has a function of the command's name.
+_MODULES = {
+    "ask": "ask",
+    "calibrate": "calibrate",
+    "check": "check",
+    "collect": "collect",
+    "compare": "compare",
+    "demo": "demo",
+    "doctor": "doctor",
+    "evaluate": "evaluate",
+    "manifest": "manifest",
+    "package": "package",
+    "redrive": "redrive",
+    "replay": "replay",
+    "run": "run",
+    "sample-model": "sample_model",
+    "schema": "schema",
+    "serve": "run",
+    "sets": "sets",
+    "submit": "submit",
+    "top": "top",
+    "tune": "tune",
+}
 
-@click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})
+
+class _Commands(click.Group):
+    """Commands that are imported when they are asked for: none waits for another's libraries."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002
+        return sorted(_MODULES)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002
+        if cmd_name not in _MODULES:
+            return None
+        module = import_module(f"worker.cli.{_MODULES[cmd_name]}")
+        return typing.cast("click.Command", getattr(module, cmd_name.replace("-", "_")))
+
+
+@click.group(
+    cls=_Commands,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110},
+)
 @click.version_option(__version__, prog_name="decision-worker")
 def commands() -> None:
     """Answer typed questions about texts, from a queue or over HTTP, with exact probabilities.
@@ -45,30 +68,6 @@ def commands() -> None:
 
 
 _CANNOT_WRITE = (errno.ENOSPC, errno.EIO, errno.EBADF)
-
-for _command in (
-    demo,
-    ask,
-    run,
-    serve,
-    submit,
-    collect,
-    redrive,
-    evaluate,
-    calibrate,
-    compare,
-    doctor,
-    tune,
-    top,
-    manifest,
-    package,
-    sets,
-    check,
-    replay,
-    schema,
-    sample_model,
-):
-    commands.add_command(_command)
 
 
 def main() -> None:

@@ -6,8 +6,6 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from aiobotocore.config import AioConfig
-
 from worker.desk.letters import MOST_BYTES, MOST_ENTRIES, Letter
 from worker.desk.mailbox import Received, Refusal
 from worker.errors import AwsUnusable, UsageError
@@ -144,7 +142,7 @@ async def open_mailbox(connection: Connection, queue_url: str) -> AsyncIterator[
     connection.check_region()
     async with AsyncExitStack() as stack:
         with aws_errors("open the queue", starting=True):
-            config = call_config(_CONNECTIONS).merge(AioConfig(read_timeout=_READ_SECONDS))
+            config = call_config(_CONNECTIONS, read_seconds=_READ_SECONDS)
             client = await stack.enter_async_context(connection.sqs(config))
         yield SqsMailbox(client, queue_url)
 

@@ -5,8 +5,6 @@ from contextlib import AbstractAsyncContextManager, contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-import aioboto3
-from aiobotocore.config import AioConfig
 from aiohttp import ClientError as HttpError
 from botocore.exceptions import (
     BotoCoreError,
@@ -21,6 +19,8 @@ from worker.errors import AwsUnavailable, AwsUnusable, EntryRefused
 from worker.settings import aws_region
 
 if TYPE_CHECKING:
+    import aioboto3
+    from aiobotocore.config import AioConfig
     from types_aiobotocore_s3.client import S3Client
     from types_aiobotocore_sns.client import SNSClient
     from types_aiobotocore_sqs.client import SQSClient
@@ -74,7 +74,7 @@ class Connection:
         endpoint_url: where to call instead of AWS; None leaves it to ``AWS_ENDPOINT_URL``.
     """
 
-    session: aioboto3.Session
+    session: "aioboto3.Session"
     endpoint_url: str | None = None
 
     def check_region(self) -> None:
@@ -86,15 +86,15 @@ class Connection:
         if self.session.region_name is None:
             raise AwsUnusable("no AWS region: set AWS_REGION, or a region in the AWS profile")
 
-    def sqs(self, config: AioConfig) -> "AbstractAsyncContextManager[SQSClient]":
+    def sqs(self, config: "AioConfig") -> "AbstractAsyncContextManager[SQSClient]":
         """Return a client for SQS, to be entered."""
         return self.session.client("sqs", endpoint_url=self.endpoint_url, config=config)
 
-    def sns(self, config: AioConfig) -> "AbstractAsyncContextManager[SNSClient]":
+    def sns(self, config: "AioConfig") -> "AbstractAsyncContextManager[SNSClient]":
         """Return a client for SNS, to be entered."""
         return self.session.client("sns", endpoint_url=self.endpoint_url, config=config)
 
-    def s3(self, config: AioConfig) -> "AbstractAsyncContextManager[S3Client]":
+    def s3(self, config: "AioConfig") -> "AbstractAsyncContextManager[S3Client]":
         """Return a client for S3, to be entered."""
         return self.session.client("s3", endpoint_url=self.endpoint_url, config=config)
 
@@ -105,26 +105,30 @@ def aws_connection() -> Connection:
     Raises:
         AwsUnusable: they say what cannot be.
     """
+    # Imported here: it takes a third of a second, which a sidecar without a queue need not wait.
+    import aioboto3
+
     with aws_errors("read the AWS configuration", starting=True):
         return Connection(aioboto3.Session(region_name=aws_region()))
 
 
-def poll_config(wait_seconds: int) -> AioConfig:
+def poll_config(wait_seconds: int) -> "AioConfig":
     """Return the client configuration for long polls: one attempt, which outlasts the wait."""
-    return AioConfig(
-        connect_timeout=5,
-        read_timeout=wait_seconds + 10,
-        retries={"mode": "standard", "total_max_attempts": 1},
-        max_pool_connections=2,
-    )
+    return _config(attempts=1, read_seconds=wait_seconds + 10, connections=2)
 
 
-def call_config(connections: int) -> AioConfig:
+def call_config(connections: int, *, read_seconds: float = 10) -> "AioConfig":
     """Return the client configuration for short calls."""
+    return _config(attempts=3, read_seconds=read_seconds, connections=connections)
+
+
+def _config(*, attempts: int, read_seconds: float, connections: int) -> "AioConfig":
+    from aiobotocore.config import AioConfig  # see aws_connection
+
     return AioConfig(
         connect_timeout=5,
-        read_timeout=10,
-        retries={"mode": "standard", "total_max_attempts": 3},
+        read_timeout=read_seconds,
+        retries={"mode": "standard", "total_max_attempts": attempts},
         max_pool_connections=connections,
     )
 
