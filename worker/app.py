@@ -11,6 +11,7 @@ from worker.brain import Brain, check_model, open_brain
 from worker.errors import UsageError
 from worker.evaluator import Evaluator
 from worker.lifecycle import Lifecycle
+from worker.otel.extra import check_extra
 from worker.ports import Publisher
 from worker.queue.aws import Connection
 from worker.queue.consumer import Consumer
@@ -23,10 +24,12 @@ from worker.queue.opening import Bookcase, Opener
 from worker.queue.protection import open_protection
 from worker.queue.s3 import open_documents
 from worker.queue.sns import open_publisher
+from worker.queue.spans import QueueSpans
 from worker.queue.sqs import SqsInbox, open_inbox
-from worker.settings import Settings, ecs_agent_url, under_sagemaker
+from worker.settings import Settings, ecs_agent_url, otlp_protocol, under_sagemaker
 from worker.sidecar.keys import Keys
 from worker.sidecar.server import Sidecar, SidecarOptions
+from worker.tracing import NO_TRACER, Tracer
 
 _log = structlog.get_logger()
 
@@ -55,10 +58,11 @@ async def run_faces(
     async with AsyncExitStack() as stack:
         if settings.question_sets is not None or settings.api_keys_file is not None:
             stack.enter_context(lifecycle.hangups())
+        tracer = await _open_tracer(stack, settings, lifecycle)
         sidecar: Sidecar | None = None
         if settings.port is not None:
             # Bound first: the platform asks for health while the model still loads.
-            sidecar = await _open_sidecar(stack, settings, lifecycle)
+            sidecar = await _open_sidecar(stack, settings, lifecycle, tracer)
         queue: tuple[SqsInbox, Publisher] | None = None
         opener = Opener(settings.max_body_bytes)
         if aws is not None:  # before the model: what is wrong with it shows in a second
@@ -78,14 +82,36 @@ async def run_faces(
         lifecycle.ready()
         if queue is not None:
             _log.info("receive_started", queue_url=settings.queue_url, topic_arn=settings.topic_arn)
-            await _consume(settings, lifecycle, brain.evaluator, opener, *queue)
+            spans = QueueSpans(tracer, settings.queue_url or "", settings.topic_arn or "")
+            await _consume(settings, lifecycle, brain.evaluator, opener, spans, *queue)
         await lifecycle.stopping.wait()
         if sidecar is not None:
-            left_seconds = settings.drain_seconds - lifecycle.draining_seconds()
-            lifecycle.unfinished += await sidecar.drain(max(0.0, left_seconds))
+            lifecycle.unfinished += await sidecar.drain(_left_seconds(settings, lifecycle))
 
 
-async def _open_sidecar(stack: AsyncExitStack, settings: Settings, lifecycle: Lifecycle) -> Sidecar:
+def _left_seconds(settings: Settings, lifecycle: Lifecycle) -> float:
+    """Return what is left of the time to drain."""
+    return max(0.0, settings.drain_seconds - lifecycle.draining_seconds())
+
+
+async def _open_tracer(stack: AsyncExitStack, settings: Settings, lifecycle: Lifecycle) -> Tracer:
+    """Return what keeps spans, if they are asked for; the first to open, since all others tell it.
+
+    Raises:
+        UsageError: the extra is missing, or one of OpenTelemetry's variables is wrong.
+    """
+    if not settings.tracing:
+        return NO_TRACER
+    check_extra()
+    from worker.otel.export import open_tracer  # the extra may be missing
+
+    opening = open_tracer(lambda: _left_seconds(settings, lifecycle), otlp_protocol())
+    return await stack.enter_async_context(opening)
+
+
+async def _open_sidecar(
+    stack: AsyncExitStack, settings: Settings, lifecycle: Lifecycle, tracer: Tracer
+) -> Sidecar:
     """Listen; answers come once there is a model.
 
     Raises:
@@ -107,7 +133,7 @@ async def _open_sidecar(stack: AsyncExitStack, settings: Settings, lifecycle: Li
         stall_seconds=settings.stall_seconds,
         guard_probes=settings.guard_probes,
     )
-    sidecar = Sidecar(lifecycle, options, keys)
+    sidecar = Sidecar(lifecycle, options, keys, tracer)
     lifecycle.tell_abandoned("requests", lambda: sidecar.at_work)
     await sidecar.listen(settings.host, settings.port or 0)
     stack.push_async_callback(sidecar.close)
@@ -194,6 +220,7 @@ async def _consume(
     lifecycle: Lifecycle,
     evaluator: Evaluator,
     opener: Opener,
+    spans: QueueSpans,
     inbox: SqsInbox,
     publisher: Publisher,
 ) -> None:
@@ -215,6 +242,7 @@ async def _consume(
         max_backoff_seconds=settings.max_backoff_seconds,
         opener=opener,
         groups=Groups(in_order=(settings.queue_url or "").endswith(".fifo")),
+        spans=spans,
     )
     async with open_protection(ecs_agent_url()) as protection:
         consumer = Consumer(
@@ -227,6 +255,7 @@ async def _consume(
             queued_tokens=lambda: evaluator.engine.waiting_tokens,
             max_queued_tokens=settings.max_queued_tokens or settings.max_waiting_tokens // 2,
             on_change=protection.note if protection else lambda _: None,
+            spans=spans,
         )
         lifecycle.tell_abandoned("deliveries", consumer.in_hand)
         await consumer.run()

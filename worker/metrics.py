@@ -130,6 +130,12 @@ QUESTION_SET_RELOADS = Counter(
     "Reloads of the question sets, by result: loaded, or refused because a file is wrong",
     ["result"],
 )
+SPANS = Counter("decision_spans_total", "Spans that ended, to be sent to the collector")
+SPANS_SENT = Counter(
+    "decision_spans_sent_total",
+    "Spans that were sent, by result: sent, or lost because the collector did not take them",
+    ["result"],
+)
 MODEL = Info("decision_model", "The model that answers")
 BUILD = Info("decision_build", "Versions of the worker and of llama.cpp")
 

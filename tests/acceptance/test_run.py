@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.acceptance.conftest import Desk, Start
+from tests.spans import collector_in_thread
 
 QUESTIONS = {
     "team": {
@@ -38,19 +39,29 @@ def tickets(count: int, words: int = 20) -> list[dict[str, object]]:
 def test_answers_every_ticket_and_drains_at_once_when_idle(
     desk: Desk, start: Start, tiny_model: Path
 ) -> None:
-    """Every ticket becomes one outcome, the queue is empty, no customer text leaves; exit 0."""
-    desk.send_tickets(tickets(5))
-    worker = start("run", "--model", str(tiny_model), "--wait-seconds", "1", *desk.flags())
+    """Every ticket becomes one outcome, the queue is empty, no customer text leaves; exit 0.
 
-    outcomes = desk.outcomes(5)
-    code = worker.stop()
+    Traces are flushed before the end.
+    """
+    desk.send_tickets(tickets(5))
+    flags = ["--model", str(tiny_model), "--wait-seconds", "1", "--tracing", *desk.flags()]
+    with collector_in_thread() as collector:
+        endpoint = f"http://127.0.0.1:{collector.port}"
+        worker = start("run", *flags, OTEL_EXPORTER_OTLP_ENDPOINT=endpoint)
+
+        outcomes = desk.outcomes(5)
+        code = worker.stop()
 
     assert [f"ticket-{number}" for number in range(5)] == sorted(o["ticket_id"] for o in outcomes)
     assert {"review"} == {outcome["disposition"] for outcome in outcomes}
     assert desk.take_all(desk.queue_url) == []
     assert desk.hidden() == 0
     assert code == 0
-    assert SECRET not in json.dumps(outcomes) + "".join(worker.written)
+    spans = Counter(span.name.split()[0] for span in collector.spans())
+    assert spans.pop("receive") >= 1
+    assert {"process": 5, "evaluate": 5, "publish": 5, "delete": 5} == spans
+    told = "".join(map(str, collector.requests))
+    assert SECRET not in json.dumps(outcomes) + "".join(worker.written) + told
 
 
 @pytest.mark.parametrize(

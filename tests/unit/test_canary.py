@@ -4,6 +4,7 @@ import gzip
 import json
 import logging
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
@@ -11,6 +12,7 @@ import structlog
 from prometheus_client import generate_latest
 
 from tests.fakes import FakeDocuments
+from tests.spans import KeptSpans
 from tests.unit.queue.bench import make_bench
 from tests.unit.queue.test_envelope import make_envelope, make_pointer
 from tests.unit.sidecar.bench import JSON, LINES, open_bench
@@ -28,6 +30,7 @@ from worker.faults import fault_parts, fault_text
 from worker.log import configure_log
 from worker.queue.locations import AllowList, Prefix
 from worker.queue.opening import Bookcase, Opener
+from worker.tracing import Tracer
 from worker.troubles import last_troubles
 
 STATE, ASKED, DESCRIBED = "canary-state-7", "canary-asked-7", "canary-described-7"
@@ -130,28 +133,45 @@ def caused(error: Exception) -> Exception:
     return error
 
 
+@dataclass
+class Told:
+    """What the worker has told those who run it.
+
+    Attributes:
+        spans: that a trace keeps.
+        extra: whatever was logged beside deliveries and requests.
+    """
+
+    spans: KeptSpans = field(default_factory=KeptSpans)
+    extra: list[str] = field(default_factory=list)
+
+    @property
+    def tracer(self) -> Tracer:
+        return self.spans.tracer
+
+
 @pytest.fixture(params=["json", "console"])
-def told(
-    request: pytest.FixtureRequest, capsys: pytest.CaptureFixture[str]
-) -> Iterator["list[str]"]:
-    """Log as the worker does; at the end nothing of a customer is in logs, metrics or troubles."""
+def told(request: pytest.FixtureRequest, capsys: pytest.CaptureFixture[str]) -> Iterator[Told]:
+    """Log as the worker does; at the end no customer is in logs, metrics, traces or troubles."""
     kept = structlog.get_config()
     root = logging.getLogger()
     handlers, level = root.handlers[:], root.level
     root.handlers.clear()
     configure_log("debug", request.param)
     structlog.configure(cache_logger_on_first_use=False)  # or other tests would log here, too
-    extra: list[str] = []
+    told = Told()
     try:
-        yield extra
+        yield told
     finally:
         structlog.configure(**kept)
         root.handlers[:] = handlers
         root.setLevel(level)
     written = capsys.readouterr()
     silent = written.out + written.err + generate_latest().decode() + json.dumps(last_troubles())
-    assert extra or "delivery_finished" in silent or "request_finished" in silent
+    assert told.extra or "delivery_finished" in silent or "request_finished" in silent
     assert [] == found(silent, EVERY)
+    assert told.extra or "decision.re" in told.spans.text()
+    assert [] == found(told.spans.text(), EVERY)
 
 
 def found(text: str, canaries: tuple[str, ...]) -> list[str]:
@@ -166,9 +186,11 @@ def holding(**objects: bytes) -> Opener:
     )
 
 
-async def carried(body: str, opener: Opener | None = None, **faults: Exception) -> dict[str, Any]:
+async def carried(
+    told: Told, body: str, opener: Opener | None = None, **faults: Exception
+) -> dict[str, Any]:
     """Carry one message; return its outcome, in which there is nothing that must not be."""
-    bench = make_bench(opener=opener)
+    bench = make_bench(opener=opener, tracer=told.tracer)
     bench.engine.error = faults.pop("engine", None)
     for operation, error in faults.items():
         (bench.publisher if operation == "publish" else bench.inbox).faults.always[operation] = (
@@ -185,7 +207,7 @@ async def carried(body: str, opener: Opener | None = None, **faults: Exception) 
     return outcomes[0] if outcomes else {}
 
 
-async def test_good_tickets(told: list[str]) -> None:
+async def test_good_tickets(told: Told) -> None:
     """In a message, an envelope, S3, and with a document in S3, plain or packed."""
     bodies = {
         GOOD: None,
@@ -197,38 +219,40 @@ async def test_good_tickets(told: list[str]) -> None:
         ),
     }
     for body, opener in bodies.items():
-        assert "decided" == (await carried(body, opener))["status"]
+        assert "decided" == (await carried(told, body, opener))["status"]
 
 
 @pytest.mark.parametrize("body", BAD)
-async def test_bad_tickets(told: list[str], body: str) -> None:
+async def test_bad_tickets(told: Told, body: str) -> None:
     """However a ticket is spoilt, alone and in an envelope, it is rejected in our own words."""
     for way in (body, make_envelope(body)):
-        assert "rejected" == (await carried(way, holding()))["status"]
+        assert "rejected" == (await carried(told, way, holding()))["status"]
 
 
-async def test_tickets_that_cannot_be_read(told: list[str]) -> None:
+async def test_tickets_that_cannot_be_read(told: Told) -> None:
     """Too large, gone, not allowed, no text, not now."""
     where = json.dumps(ticket(state=..., state_uri="s3://papers/d"))
     elsewhere = json.dumps(ticket(state=..., state_uri=f"s3://{STATE}/d"))
-    assert "too_large" == (await carried(GOOD + STATE * 10_000))["error"]["code"]
-    assert "rejected" == (await carried(where, holding()))["status"]
-    assert "rejected" == (await carried(elsewhere, holding()))["status"]
-    assert "rejected" == (await carried(where, holding(d=b"\xff" + STATE.encode())))["status"]
-    assert "rejected" == (await carried(where, holding(d=STATE.encode() * 20_000)))["status"]
+    assert "too_large" == (await carried(told, GOOD + STATE * 10_000))["error"]["code"]
+    assert "rejected" == (await carried(told, where, holding()))["status"]
+    assert "rejected" == (await carried(told, elsewhere, holding()))["status"]
+    assert "rejected" == (await carried(told, where, holding(d=b"\xff" + STATE.encode())))["status"]
+    assert "rejected" == (await carried(told, where, holding(d=STATE.encode() * 20_000)))["status"]
     unavailable = holding()
     assert isinstance(unavailable.bookcase, Bookcase)
     unavailable.bookcase.documents.faults.always["read"] = caused(AwsUnavailable("not now"))  # type: ignore[attr-defined]
-    assert {} == await carried(where, unavailable)
+    assert {} == await carried(told, where, unavailable)
 
 
 @pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: type(fault).__name__)
-async def test_failures_of_the_queue_face(told: list[str], fault: Exception) -> None:
+async def test_failures_of_the_queue_face(told: Told, fault: Exception) -> None:
     """What an exception says is not repeated, be it a bug's or one that ours came of."""
-    await carried(GOOD, engine=caused(fault))
+    await carried(told, GOOD, engine=caused(fault))
     for operation in ("publish", "delete", "release", "dead_letter"):
         for error in (caused(AwsUnavailable("not now")), caused(AwsUnusable("never"))):
-            await carried(GOOD if operation != "dead_letter" else BAD[0], **{operation: error})
+            await carried(
+                told, GOOD if operation != "dead_letter" else BAD[0], **{operation: error}
+            )
 
 
 def http_bodies() -> Iterator[tuple[bytes, Mapping[str, str]]]:
@@ -253,9 +277,9 @@ def http_bodies() -> Iterator[tuple[bytes, Mapping[str, str]]]:
     yield GOOD.encode(), JSON | {"Expect": STATE}
 
 
-async def test_requests(told: list[str]) -> None:
+async def test_requests(told: Told) -> None:
     """All formats, good and bad; a refusal says where, never what, and a path is not repeated."""
-    async with open_bench(max_body_bytes=100_000) as bench:
+    async with open_bench(max_body_bytes=100_000, tracer=told.tracer) as bench:
         for body, headers in http_bodies():
             answered = await bench.ask("POST", "/invocations", data=body, headers=headers)
             assert [] == found(answered.text, TEXT), (body, headers)
@@ -267,11 +291,11 @@ async def test_requests(told: list[str]) -> None:
 
 
 @pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: type(fault).__name__)
-async def test_failures_of_the_sidecar(told: list[str], fault: Exception) -> None:
+async def test_failures_of_the_sidecar(told: Told, fault: Exception) -> None:
     """500, 503, 504 and the rest are in our own words, for every format."""
     bodies = (GOOD.encode(), json.dumps({"decision": DECISION}).encode())
     for body in bodies:
-        async with open_bench() as bench:
+        async with open_bench(tracer=told.tracer) as bench:
             bench.engine.error = caused(fault)
             answers = [
                 await bench.ask("POST", "/invocations", data=data, headers=headers)
@@ -282,13 +306,13 @@ async def test_failures_of_the_sidecar(told: list[str], fault: Exception) -> Non
             assert [] == found(answered.text, TEXT)
 
 
-async def test_libraries_that_say_too_much(told: list[str]) -> None:
+async def test_libraries_that_say_too_much(told: Told) -> None:
     """Of an exception that a library logs, its type and its place are shown."""
     try:
         raise RuntimeError(STATE)
     except RuntimeError:
         logging.getLogger("library").warning("it failed", exc_info=True)
-    told.append("logged")
+    told.extra.append("logged")
 
 
 @pytest.mark.parametrize("error", FAULTS, ids=lambda error: type(error).__name__)

@@ -14,6 +14,7 @@ from worker.lifecycle import Lifecycle
 from worker.ports import Delivery, Inbox
 from worker.queue.handler import Handler
 from worker.queue.lease import Leases
+from worker.queue.spans import QueueSpans
 
 _RECEIVE_AT_ONCE = 10  # messages of one SQS receive
 _LONGEST_PAUSE_SECONDS = 30.0
@@ -33,6 +34,7 @@ class Consumer:
         max_queued_tokens: while so many wait, no more is received.
         drain_seconds: how long held deliveries may go on after the stop.
         on_change: told how many deliveries are held, whenever that changes.
+        spans: tell of each poll.
     """
 
     inbox: Inbox
@@ -44,6 +46,7 @@ class Consumer:
     queued_tokens: Callable[[], int] = lambda: 0
     max_queued_tokens: int = 1
     on_change: Callable[[int], None] = lambda _: None
+    spans: QueueSpans = field(default_factory=QueueSpans)
     _held: dict[asyncio.Task[None], Delivery] = field(default_factory=dict, init=False)
     _failed_polls: int = field(default=0, init=False)
 
@@ -81,17 +84,23 @@ class Consumer:
     async def _receive(self) -> None:
         # The poll is never cancelled: SQS would hand messages to a caller who is gone. A stop
         # waits for it, and what it still brings is released.
+        started_ns = time.time_ns()
         deliveries = await self._poll()
         if self.lifecycle.stopping.is_set():
             await asyncio.gather(*map(self.handler.release_now, deliveries))
             return
-        for delivery in deliveries:
-            self.handler.groups.join(delivery)
-            task = asyncio.create_task(self.handler.carry(delivery), name=delivery.message_id)
-            self._held[task] = delivery
-            task.add_done_callback(self._forget)
+        if deliveries:
+            with self.spans.receive(deliveries, started_ns):
+                for delivery in deliveries:
+                    self._begin(delivery)
         self.on_change(len(self._held))
         await asyncio.sleep(0)  # they begin before anybody asks whether there is a place
+
+    def _begin(self, delivery: Delivery) -> None:
+        self.handler.groups.join(delivery)
+        task = asyncio.create_task(self.handler.carry(delivery), name=delivery.message_id)
+        self._held[task] = delivery
+        task.add_done_callback(self._forget)
 
     def _forget(self, task: asyncio.Task[None]) -> None:
         del self._held[task]

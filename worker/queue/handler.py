@@ -33,8 +33,10 @@ from worker.queue.groups import Groups
 from worker.queue.lease import Leases
 from worker.queue.opening import Opener
 from worker.queue.settled import Settled
+from worker.queue.spans import DeliverySpan, QueueSpans, carried_on
 from worker.queue.suspects import Suspects
-from worker.queue.trace import Trace, read_trace
+from worker.trace import read_trace
+from worker.traced import evaluate_traced
 
 _FINISHED = ("decided", "rejected")
 
@@ -47,12 +49,12 @@ class _Carried:
 
     Attributes:
         delivery: that is carried.
-        trace: where its message belongs.
+        span: that tells of it.
         ticket: that it holds, once that is parsed.
     """
 
     delivery: Delivery
-    trace: Trace
+    span: DeliverySpan
     ticket: Ticket | None = None
 
 
@@ -68,6 +70,7 @@ class Handler:
         groups: whose turn it is in a FIFO group.
         settled: what this process has done about messages that come again.
         suspects: whose turn it is among those.
+        spans: tell of each delivery.
     """
 
     inbox: Inbox
@@ -82,6 +85,7 @@ class Handler:
     groups: Groups
     settled: Settled = field(default_factory=Settled)
     suspects: Suspects = field(default_factory=Suspects)
+    spans: QueueSpans = field(default_factory=QueueSpans)
 
     async def carry(self, delivery: Delivery) -> None:
         """Carry *delivery* to its end; raises nothing but cancellation."""
@@ -93,8 +97,10 @@ class Handler:
                 message_id=delivery.message_id, receive_count=delivery.receive_count
             ),
             metrics.DELIVERIES_IN_HAND.track_inprogress(),
+            self.spans.delivery(delivery) as span,
         ):
-            result = await self._finish(delivery)
+            result = await self._finish(_Carried(delivery, span))
+            span.set({"decision.result": result})
             seconds = time.monotonic() - started_at
             metrics.DELIVERIES_FINISHED.labels(result).inc()
             metrics.TICKET_SECONDS.labels("queue").observe(seconds)
@@ -105,17 +111,12 @@ class Handler:
         with suppress(AwsUnavailable, AwsUnusable):  # else its visibility runs out by itself
             await self.inbox.release(delivery, 0)
 
-    async def _finish(self, delivery: Delivery) -> str:
+    async def _finish(self, carried: _Carried) -> str:
         """Return how the delivery ended: the failure table of the README, in code."""
+        delivery = carried.delivery
         try:
-            async with (
-                self.leases.hold(delivery),
-                self.groups.turn(delivery) as turn,
-                self.suspects.turn(delivery),
-            ):
-                result = await self._settle(delivery)
-                turn.finished = result in _FINISHED
-                return result
+            with carried.span.failing():
+                return await self._held(carried)
         except LeaseLost as error:
             _log.warning("lease_lost", reason=str(error))
             return "lost"
@@ -144,18 +145,32 @@ class Handler:
             await self._back_off(delivery, error)
             return "failed"
 
-    async def _settle(self, delivery: Delivery) -> str:
+    async def _held(self, carried: _Carried) -> str:
+        delivery = carried.delivery
+        async with (
+            self.leases.hold(delivery),
+            self.groups.turn(delivery) as turn,
+            self.suspects.turn(delivery),
+        ):
+            result = await self._settle(carried)
+            turn.finished = result in _FINISHED
+            return result
+
+    async def _settle(self, carried: _Carried) -> str:
+        delivery = carried.delivery
         if result := self.settled.result(delivery.message_id):
+            carried.span.begin()
             await self._delete(delivery)
             return result
-        carried = _Carried(delivery, read_trace(delivery.attributes, delivery.trace_header))
         try:
             with metrics.STAGE_SECONDS.labels("open").time():
                 ticket = await self._open(carried)
             # What was received before may have ended a process: it must not drag others along.
             alone = delivery.receive_count > 1
             with metrics.STAGE_SECONDS.labels("evaluate").time():
-                outcome = await self.evaluator.evaluate(ticket, Lane.BATCH, alone=alone)
+                outcome = await evaluate_traced(
+                    self.spans.tracer, self.evaluator, ticket, Lane.BATCH, alone=alone
+                )
             await self._publish(outcome, carried)
         except Rejected as fault:
             return await self._reject(carried, fault)
@@ -168,15 +183,17 @@ class Handler:
     async def _open(self, carried: _Carried) -> Ticket:
         delivery = carried.delivery
         found = await self.opener.unwrap(delivery)
-        carried.trace = read_trace(found.attributes, delivery.trace_header)
-        if trace_id := carried.trace.trace_id:
+        carried.span.begin(read_trace(found.attributes, delivery.trace_header))
+        if trace_id := carried.span.trace_id:
             structlog.contextvars.bind_contextvars(trace_id=trace_id)
         carried.ticket = ticket = await self.opener.ticket(delivery, found)
         structlog.contextvars.bind_contextvars(ticket_id=ticket.ticket_id)
+        carried.span.set({"decision.ticket_id": ticket.ticket_id})
         return await self.opener.with_state(ticket)
 
     async def _reject(self, carried: _Carried, fault: Rejected) -> str:
         delivery, ticket = carried.delivery, carried.ticket
+        carried.span.fail(fault)
         metrics.REJECTIONS.labels(fault.code).inc()
         _log.warning(
             "ticket_rejected", code=fault.code, where=fault.place_for_log(), error=fault.message
@@ -222,10 +239,13 @@ class Handler:
         self.leases.check(carried.delivery)
         # What a log line and an outcome have in common.
         structlog.contextvars.bind_contextvars(outcome_id=outcome.outcome_id)
-        with metrics.STAGE_SECONDS.labels("publish").time():
+        with (
+            metrics.STAGE_SECONDS.labels("publish").time(),
+            self.spans.publish(outcome.outcome_id, outcome.status) as span,
+        ):
             await self.publisher.publish(
                 outcome.as_json(),
-                outcome_attributes(outcome) | carried.trace.attributes(),
+                outcome_attributes(outcome) | carried_on(span, carried.span.told).attributes(),
                 outcome_id=outcome.outcome_id,
                 group_id=carried.delivery.group_id,
             )
@@ -233,7 +253,8 @@ class Handler:
     async def _delete(self, delivery: Delivery) -> None:
         self.leases.check(delivery)
         try:
-            await self.inbox.delete(delivery)
+            with self.spans.delete(delivery):
+                await self.inbox.delete(delivery)
         except EntryRefused as error:
             # What refuses a delete refuses a release as well: whoever has the message now, or
             # this process once it comes again, deletes it by its outcome, which is out.

@@ -21,7 +21,7 @@ from worker.queue.aws import (
 )
 from worker.queue.batches import MOST_ENTRIES, Batches
 from worker.queue.envelope import SIZE_ATTRIBUTES
-from worker.queue.trace import AWS_HEADER, NAMES
+from worker.trace import AWS_HEADER, NAMES
 
 if TYPE_CHECKING:
     from types_aiobotocore_sqs.client import SQSClient

@@ -11,6 +11,7 @@ from worker.settings.platform import (
     aws_region,
     ecs_agent_url,
     ignored_variables,
+    otlp_protocol,
     sagemaker_folder,
     under_sagemaker,
 )
@@ -26,6 +27,7 @@ __all__ = [
     "ecs_agent_url",
     "ignored_variables",
     "load_settings",
+    "otlp_protocol",
     "sagemaker_folder",
     "under_sagemaker",
 ]

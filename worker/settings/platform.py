@@ -19,6 +19,12 @@ def ecs_agent_url() -> str | None:
     return os.environ.get("ECS_AGENT_URI")
 
 
+def otlp_protocol() -> str | None:
+    """Return how OpenTelemetry's variables want spans to be sent; None: they do not say."""
+    names = ("OTEL_EXPORTER_OTLP_TRACES_PROTOCOL", "OTEL_EXPORTER_OTLP_PROTOCOL")
+    return next((os.environ[name] for name in names if os.environ.get(name)), None)
+
+
 def under_sagemaker() -> bool:
     """Return whether SageMaker started this process, as far as its marks tell."""
     is_named = any(name.startswith("SAGEMAKER_") for name in os.environ)

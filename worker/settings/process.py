@@ -1,4 +1,4 @@
-"""The process itself: limits, stopping, provenance, logs."""
+"""The process itself: limits, stopping, provenance, traces, logs."""
 
 import tempfile
 from pathlib import Path
@@ -19,7 +19,7 @@ def _default_cache_dir() -> Path:
 
 
 class ProcessSettings(BaseModel):
-    """The process itself: limits, stopping, provenance, logs."""
+    """The process itself: limits, stopping, provenance, traces, logs."""
 
     max_body_bytes: int = setting(1_048_576, "largest ticket or request", ge=1024)
     drain_seconds: float = setting(20.0, "time to finish what is held after a stop signal", ge=0)
@@ -36,6 +36,9 @@ class ProcessSettings(BaseModel):
     cache_dir: Folder = setting(
         default_factory=_default_cache_dir,
         description="sample model, checksums [~/.cache/decision-worker]",
+    )
+    tracing: bool = setting(
+        False, "send spans to an OpenTelemetry collector; where is OTEL_EXPORTER_OTLP_ENDPOINT"
     )
     log_level: Literal["debug", "info", "warning", "error"] = setting(
         "info", "least severe event that is logged"

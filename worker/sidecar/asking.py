@@ -14,6 +14,8 @@ from worker.errors import WorkerError
 from worker.evaluator import Evaluator
 from worker.ports import Lane
 from worker.sidecar.formats import UNDECIDED, Format, format_of
+from worker.traced import evaluate_traced
+from worker.tracing import NO_TRACER, Tracer
 
 Result = TypeVar("Result")
 
@@ -41,12 +43,14 @@ class Asker:
         deadline: event-loop time after which the answer is useless.
         only: the one format that is taken; None tells by the body's fields.
         spells_control: whether a text holds the spelling of a control token of the model.
+        tracer: keeps the span of each evaluation.
     """
 
     evaluator: Evaluator
     deadline: float
     only: Format | None
     spells_control: Callable[[str], bool]
+    tracer: Tracer = NO_TRACER
 
     async def answer(self, body: bytes, ticket_id: str) -> dict[str, Any]:
         """Answer one body; *ticket_id* is that of a ticket without one.
@@ -60,8 +64,13 @@ class Asker:
             wording = self.only or format_of(tree, self.spells_control)
             query = await off_loop(body, wording.read, tree, ticket_id)
             structlog.contextvars.bind_contextvars(ticket_id=query.ticket.ticket_id)
-            outcome = await self.evaluator.evaluate(
-                query.ticket, Lane.INTERACTIVE, self.deadline, witness=query.witness
+            outcome = await evaluate_traced(
+                self.tracer,
+                self.evaluator,
+                query.ticket,
+                Lane.INTERACTIVE,
+                self.deadline,
+                witness=query.witness,
             )
         except WorkerError as error:
             raise Unanswered(error, wording) from error

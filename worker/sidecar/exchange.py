@@ -19,6 +19,7 @@ from worker.sidecar.formats import UNDECIDED, Format
 from worker.sidecar.media import Media, answered_as, media_of
 from worker.sidecar.refusal import refusal_of
 from worker.sidecar.transform import answer_lines, split_lines
+from worker.tracing import NO_TRACER, Tracer
 
 _log = structlog.get_logger()
 
@@ -43,15 +44,23 @@ class Exchange:
         lifecycle: is told when the engine fails for good.
         admission: who may enter.
         limits: of one request.
+        tracer: keeps the spans of evaluations.
 
     Attributes:
         spells_control: whether a text holds the spelling of a control token of the model.
     """
 
-    def __init__(self, lifecycle: Lifecycle, admission: Admission, limits: Limits) -> None:
+    def __init__(
+        self,
+        lifecycle: Lifecycle,
+        admission: Admission,
+        limits: Limits,
+        tracer: Tracer = NO_TRACER,
+    ) -> None:
         self._lifecycle = lifecycle
         self._admission = admission
         self._limits = limits
+        self._tracer = tracer
         self.spells_control: Callable[[str], bool] = lambda _: False
 
     async def answer(
@@ -101,7 +110,7 @@ class Exchange:
                     )
                     with self._admission.work():
                         body = await off_loop(sent, decode, sent, limits.body_bytes)
-                        asker = Asker(evaluator, deadline, only, self.spells_control)
+                        asker = Asker(evaluator, deadline, only, self.spells_control, self._tracer)
                         answer = await _worded(body, media, asker, request_id)
         except TimeoutError:
             raise DeadlinePassed("the request took too long") from None

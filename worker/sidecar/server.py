@@ -16,6 +16,8 @@ from worker.sidecar.keys import Keys
 from worker.sidecar.middleware import make_middleware
 from worker.sidecar.protocol import MAX_LINE_BYTES, Runner
 from worker.sidecar.routes import Routes
+from worker.sidecar.spans import make_tracing
+from worker.tracing import NO_TRACER, Tracer
 
 # Draining is over by then: this is for connections that never finish their request.
 _CLOSE_SECONDS = 1.0
@@ -53,16 +55,21 @@ class Sidecar:
         lifecycle: whose phase ``/ping`` tells.
         options: limits and times.
         keys: which callers must have one of; None lets everybody in.
+        tracer: keeps the spans of requests.
     """
 
     def __init__(
-        self, lifecycle: Lifecycle, options: SidecarOptions, keys: Keys | None = None
+        self,
+        lifecycle: Lifecycle,
+        options: SidecarOptions,
+        keys: Keys | None = None,
+        tracer: Tracer = NO_TRACER,
     ) -> None:
         self._admission = Admission(
             lifecycle, max_callers=options.max_callers, request_seconds=options.request_seconds
         )
         limits = Limits(options.max_body_bytes, options.body_seconds)
-        self._exchange = Exchange(lifecycle, self._admission, limits)
+        self._exchange = Exchange(lifecycle, self._admission, limits, tracer)
         self._routes = Routes(
             lifecycle,
             self._admission,
@@ -71,7 +78,7 @@ class Sidecar:
             max_body_bytes=options.max_body_bytes,
         )
         middleware = make_middleware(lifecycle, keys, guard_probes=options.guard_probes)
-        application = web.Application(middlewares=[middleware])
+        application = web.Application(middlewares=[make_tracing(tracer), middleware])
         self._routes.add_to(application)
         self._runner = Runner(
             application,

@@ -18,9 +18,13 @@ from worker.queue.groups import Groups
 from worker.queue.handler import Handler
 from worker.queue.lease import Leases
 from worker.queue.opening import Opener
+from worker.queue.spans import QueueSpans
+from worker.tracing import NO_TRACER, Tracer
 
 VISIBILITY_SECONDS = 30
 HEARTBEAT_SECONDS = 10.0
+QUEUE_URL = "https://sqs.example/1/tickets"
+TOPIC_ARN = "arn:aws:sns:eu-west-1:1:outcomes"
 
 
 @dataclass
@@ -57,6 +61,7 @@ class Bench:
             drain_seconds=drain_seconds,
             queued_tokens=lambda: self.engine.waiting_tokens,
             max_queued_tokens=1000,
+            spans=self.handler.spans,
         )
 
 
@@ -73,6 +78,7 @@ def make_bench(
     wait_seconds: float = 5,
     opener: Opener | None = None,
     in_order: bool = False,
+    tracer: Tracer = NO_TRACER,
 ) -> Bench:
     journal = Journal()
     inbox = FakeInbox(journal, visibility_seconds=VISIBILITY_SECONDS, wait_seconds=wait_seconds)
@@ -92,6 +98,7 @@ def make_bench(
         max_backoff_seconds=max_backoff_seconds,
         opener=opener or Opener(max_body_bytes),
         groups=Groups(in_order=in_order),
+        spans=QueueSpans(tracer, QUEUE_URL, TOPIC_ARN),
     )
     return Bench(journal, inbox, publisher, engine, leases, lifecycle, handler)
 

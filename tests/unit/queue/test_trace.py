@@ -8,7 +8,7 @@ import structlog
 from tests.factories import make_body, make_delivery
 from tests.unit.queue.bench import make_bench
 from tests.unit.queue.test_envelope import make_envelope
-from worker.queue.trace import AWS_HEADER, NO_TRACE, Trace, read_trace
+from worker.trace import AWS_HEADER, NO_TRACE, Trace, read_trace
 
 TRACE_ID = "4bf92f3577b34da6a3ce929d0e0e4736"
 PARENT = f"00-{TRACE_ID}-00f067aa0ba902b7-01"

@@ -15,6 +15,7 @@ from worker.evaluator import Evaluator
 from worker.lifecycle import Lifecycle
 from worker.sidecar.keys import Keys
 from worker.sidecar.server import Sidecar, SidecarOptions
+from worker.tracing import NO_TRACER, Tracer
 
 JSON = {"Content-Type": "application/json"}
 LINES = {"Content-Type": "application/jsonlines"}
@@ -76,6 +77,7 @@ async def open_bench(
     keys: Keys | None = None,
     ready: bool = True,
     overflow: Overflow = REJECT_LONG,
+    tracer: Tracer = NO_TRACER,
     **options: Any,
 ) -> AsyncIterator[Bench]:
     """Open a sidecar that answers, unless *ready* is false."""
@@ -87,7 +89,7 @@ async def open_bench(
         "stall_seconds": 30.0,
     }
     lifecycle = Lifecycle()
-    sidecar = Sidecar(lifecycle, SidecarOptions(**usual | options), keys)
+    sidecar = Sidecar(lifecycle, SidecarOptions(**usual | options), keys, tracer)
     await sidecar.listen("127.0.0.1", 0)
     try:
         async with aiohttp.ClientSession() as client:

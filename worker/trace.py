@@ -41,6 +41,9 @@ class Trace:
     state: str = ""
     aws_header: str = ""
 
+    def __bool__(self) -> bool:
+        return bool(self.parent)
+
     @property
     def trace_id(self) -> str | None:
         """The trace's id, for logs."""
