@@ -126,6 +126,8 @@ async def open_brain(settings: Settings) -> AsyncIterator[Brain]:
         try:
             await _in_thread(lambda _: pool.start())
             metrics.ENGINE_STALLED.set_function(pool.stalled_seconds)
+            metrics.ENGINE_RESIDENT_TOKENS.set_function(pool.resident_tokens)
+            metrics.ENGINE_CAPACITY_TOKENS.set(size.contexts * size.options.context_tokens)
             _announce(provenance, size, wording.labels)
             control = model.tokenizer.control if settings.control_tokens == "reject" else None
             evaluator = Evaluator(

@@ -90,9 +90,16 @@ POLICY_MISMATCHED = Gauge(
     "decision_policy_mismatched",
     "1 while the policy was made for something else and every answer is for review",
 )
-EVALUATED_TOKENS = Counter("decision_evaluated_tokens_total", "Tokens decoded")
+EVALUATED_TOKENS = Counter(
+    "decision_evaluated_tokens_total",
+    "Tokens decoded, by kind: trunk, branch, or whole for a prompt that shares no trunk",
+    ["kind"],
+)
 REUSED_TOKENS = Counter(
-    "decision_reused_trunk_tokens_total", "Tokens restored from a parked trunk instead of decoded"
+    "decision_reused_trunk_tokens_total",
+    "Tokens of trunks not decoded again, by kind: shared by a ticket's prompts, parked in memory,"
+    " or spilled to disk",
+    ["kind"],
 )
 TRUNK_LOOKUPS = Counter(
     "decision_trunk_lookups_total",
@@ -106,12 +113,37 @@ PARKED_BYTES = Gauge("decision_parked_bytes", "Host memory that parked trunks ta
 ENGINE_WAITING_TOKENS = Gauge(
     "decision_engine_waiting_tokens", "Tokens that wait at the engine's door"
 )
+ENGINE_ADMISSIONS = Counter(
+    "decision_engine_admissions_total", "Evaluations let in at the engine's door, by lane", ["lane"]
+)
+ENGINE_REFUSALS = Counter(
+    "decision_engine_refusals_total",
+    "Evaluations refused at the engine's door, by lane and reason: busy when too many tokens wait,"
+    " late when the answer would come after its deadline, long when a prompt fits no context",
+    ["lane", "reason"],
+)
+ENGINE_RESIDENT_TOKENS = Gauge(
+    "decision_engine_resident_tokens", "Tokens that all contexts together hold between two calls"
+)
+ENGINE_CAPACITY_TOKENS = Gauge(
+    "decision_engine_capacity_tokens", "Tokens that all contexts together can hold"
+)
 ENGINE_TOKENS_PER_SECOND = Gauge(
     "decision_engine_tokens_per_second",
     "Tokens that all contexts together evaluate in a second while any of them is busy",
 )
 ENGINE_SECONDS = Histogram(
     "decision_engine_seconds", "An evaluation, by phase", ["phase"], buckets=_SECONDS
+)
+DECODE_SECONDS = Histogram(
+    "decision_decode_seconds",
+    "One call of llama.cpp",
+    buckets=(0.001, 0.0025, 0.005, *_SECONDS),
+)
+BATCH_FILL = Histogram(
+    "decision_batch_fill_ratio",
+    "Tokens of one call of llama.cpp, as a share of the most that fit",
+    buckets=(0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 0.75, 0.9, 1),
 )
 ENGINE_STALLED = Gauge(
     "decision_engine_stalled_seconds", "The longest time that a context has been inside one call"

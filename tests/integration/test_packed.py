@@ -116,11 +116,12 @@ async def test_a_caller_overtakes_what_fills_the_context(llama: Model) -> None:
     options = replace(MANY, context_tokens=2048, batch_tokens=256)
     with open_pool(llama, options=options, batching=PACKED) as pool:
         running = asyncio.create_task(pool.score(document, Lane.BATCH))
-        await until_busy(pool)
+        await until(lambda: 256 <= pool.resident_tokens() <= 2048)
         for _ in range(3):
             check_like(expected, await pool.score(short, Lane.INTERACTIVE))
             assert not running.done()
         check_like(fresh(llama, document), await running)
+        await until(lambda: pool.resident_tokens() == 0)
         assert is_empty(pool)
 
 

@@ -4,6 +4,7 @@ import asyncio
 import subprocess
 import sys
 import time
+from collections import Counter
 from collections.abc import Coroutine
 from dataclasses import replace
 from itertools import pairwise
@@ -12,6 +13,7 @@ from typing import Any
 
 import llama_cpp.llama_cpp as native
 import pytest
+from prometheus_client import REGISTRY
 
 from tests.integration.evaluations import Lengths, expected_readings, make_evaluation
 from tests.integration.pools import (
@@ -78,18 +80,70 @@ def now() -> float:
     return asyncio.get_running_loop().time()
 
 
+def counted() -> Counter[str]:
+    """Return every sample of our metrics, by name and labels; a difference leaves what grew."""
+    return Counter(
+        {
+            " ".join((sample.name, *sample.labels.values())): sample.value
+            for family in REGISTRY.collect()
+            for sample in family.samples
+            if sample.name.startswith("decision_")
+        }
+    )
+
+
 # --- counts ---------------------------------------------------------------------------------------
 
 
 async def test_a_reply_counts_its_tokens(model: Model, short: Evaluation) -> None:
     """A reply says how many tokens its prompts have, how many were decoded, how long it took."""
-    evaluated_before = metrics.EVALUATED_TOKENS._value.get()
-    with open_pool(model) as pool:
+    before = counted()
+    with open_pool(model, max_parked_bytes=1 << 20) as pool:
         reply = await pool.score(short, Lane.BATCH)
+        assert 0 == pool.resident_tokens()
+        first = counted() - before
+        again = await pool.score(short, Lane.BATCH)
+        second = counted() - before - first
     assert (43 + 49, 43 + 49 - 39) == (reply.input_tokens, reply.evaluated_tokens)
-    assert reply.evaluated_tokens == metrics.EVALUATED_TOKENS._value.get() - evaluated_before
     assert reply.waiting_seconds >= 0
     assert reply.evaluation_seconds > 0
+    assert (39, reply.evaluated_tokens - 39) == tuple(
+        first[f"decision_evaluated_tokens_total {kind}"] for kind in ("trunk", "branch")
+    )
+    assert (39, 0) == tuple(
+        first[f"decision_reused_trunk_tokens_total {kind}"] for kind in ("shared", "parked")
+    )
+    assert (0, again.evaluated_tokens) == tuple(
+        second[f"decision_evaluated_tokens_total {kind}"] for kind in ("trunk", "branch")
+    )
+    assert 39 == second["decision_reused_trunk_tokens_total parked"]
+    assert 1 == first["decision_engine_admissions_total batch"]
+
+
+async def test_calls_are_timed_and_their_fill_is_told(model: Model, short: Evaluation) -> None:
+    """A trunk and two branches: three calls, each with its share of the 512 tokens that fit."""
+    before = counted()
+    with open_pool(model) as pool:
+        reply = await pool.score(short, Lane.BATCH)
+    grown = counted() - before
+
+    assert 3 == grown["decision_decode_seconds_count"]
+    assert 3 == grown["decision_batch_fill_ratio_count"]
+    fill = reply.evaluated_tokens / CHUNK_TOKENS
+    assert fill == pytest.approx(grown["decision_batch_fill_ratio_sum"])
+
+
+async def test_contexts_tell_what_they_hold(model: Model, hours: Evaluation) -> None:
+    """While a long trunk is decoded, its chunks; nothing once it is given up."""
+    with open_pool(model) as pool:
+        running = started(pool.score(hours, Lane.BATCH))
+        await until(lambda: pool.resident_tokens() >= 2 * CHUNK_TOKENS)
+        held = pool.resident_tokens()
+        await given_up(running)
+        await until_busy(pool, 0)
+        await until(lambda: pool.resident_tokens() == 0)
+
+    assert 0 == held % CHUNK_TOKENS
 
 
 # --- lanes ----------------------------------------------------------------------------------------
@@ -193,8 +247,10 @@ async def test_a_full_door_says_so(model: Model, short: Evaluation, hours: Evalu
         waiting = [started(pool.score(short, Lane.BATCH)) for _ in range(2)]
         await until_waiting(pool, 2)
         assert 2 * tokens == metrics.ENGINE_WAITING_TOKENS._value.get()
+        before = counted()
         with pytest.raises(EngineBusy) as caught:
             await pool.score(short, Lane.INTERACTIVE)
+        assert 1 == (counted() - before)["decision_engine_refusals_total interactive busy"]
         assert (2 * tokens, 2 * tokens + 1) == (
             caught.value.waiting_tokens,
             caught.value.limit_tokens,
@@ -214,11 +270,12 @@ async def test_an_answer_that_would_come_too_late_is_refused(
         await until_busy(pool, 0)
         running = started(pool.score(hours, Lane.INTERACTIVE))
         await until_busy(pool)
-        soon = now() + 1e-3
+        soon, before = now() + 1e-3, counted()
         with pytest.raises(Backlogged) as unread:
             pool.check_room(Lane.INTERACTIVE, soon)
         with pytest.raises(Backlogged):
             await pool.score(short, Lane.INTERACTIVE, soon)
+        assert 2 == (counted() - before)["decision_engine_refusals_total interactive late"]
         assert unread.value.seconds >= 1
         pool.check_room(Lane.INTERACTIVE)
         await given_up(running)
@@ -304,9 +361,11 @@ async def test_the_gauge_forgets_who_left(
 async def test_a_prompt_that_does_not_fit(model: Model, trunk: int) -> None:
     """A prompt longer than the context is rejected with both counts, never cut."""
     evaluation = make_evaluation(model, Lengths(trunk, (1, 5)))
+    before = counted()
     with open_pool(model) as pool:
         with pytest.raises(Rejected) as caught:
             await pool.score(evaluation, Lane.BATCH)
+        assert 1 == (counted() - before)["decision_engine_refusals_total batch long"]
         where = "state" if trunk >= 8192 else "questions"  # which of them is too long
         assert ("prompt_too_long", where) == (caught.value.code, caught.value.where)
         expected = f"the longest prompt has {trunk + 5} tokens, the context holds 8192"
@@ -361,12 +420,13 @@ async def test_a_deadline_ends_a_running_evaluation(
 
 async def test_a_deadline_that_has_passed(model: Model, short: Evaluation) -> None:
     """Work that comes too late is not evaluated."""
-    evaluated_before = metrics.EVALUATED_TOKENS._value.get()
+    before = counted()
     with open_pool(model) as pool:
         with pytest.raises(DeadlinePassed):
             await pool.score(short, Lane.BATCH, now() - 1)
         assert is_empty(pool)
-    assert evaluated_before == metrics.EVALUATED_TOKENS._value.get()
+    grown = [name for name in counted() - before if name.startswith("decision_evaluated_tokens")]
+    assert [] == grown
 
 
 async def test_a_deadline_ends_waiting(model: Model, short: Evaluation, hours: Evaluation) -> None:

@@ -32,8 +32,8 @@ OURS = [one for one in vars(metrics).values() if isinstance(one, MetricWrapperBa
 UNITS = ("seconds", "bytes", "tokens", "ratio")
 OTHER_UNITS = re.compile(r"_(milliseconds|ms|minutes|hours|kib|mib|mebibytes|percent)(_|$)")
 BOUNDED = {
-    "code", "disposition", "face", "kind", "operation", "phase", "reason", "result", "route",
-    "stage", "type",
+    "code", "disposition", "face", "kind", "lane", "operation", "phase", "reason", "result",
+    "route", "stage", "type",
 }  # fmt: skip
 """Labels whose values are words of ours, or one of HTTP's few hundred status codes."""
 

@@ -31,6 +31,9 @@ class ContextThread(threading.Thread):
         model: must outlive the thread.
         options: of the context.
         number: for the thread's name.
+
+    Attributes:
+        resident_tokens: that the context held after its last call; any thread may ask.
     """
 
     def __init__(self, pool: "Pool", model: "Model", options: ModelOptions, number: int) -> None:
@@ -40,6 +43,7 @@ class ContextThread(threading.Thread):
         self._options = options
         self._context: Context | None = None
         self._progressed_at: float | None = None  # None while idle
+        self.resident_tokens = 0
 
     def open(self) -> None:
         """Make the context.
@@ -93,6 +97,7 @@ class ContextThread(threading.Thread):
     def idle(self) -> None:
         """Note that there is nothing to do."""
         self._progressed_at = None
+        self.resident_tokens = 0
 
     def find(
         self, work: Work, trunk: Sequence[int], most_tokens: int | None = None
@@ -108,6 +113,8 @@ class ContextThread(threading.Thread):
     def reply(self, work: Work, readings: tuple[Reading, ...]) -> Reply:
         """Word the answer of work that is done."""
         reply = work.reply(readings)
+        shared = work.plan.trunk_tokens * max(0, len(work.plan.forked) - 1)
+        metrics.REUSED_TOKENS.labels("shared").inc(shared)
         metrics.ENGINE_SECONDS.labels("waiting").observe(reply.waiting_seconds)
         metrics.ENGINE_SECONDS.labels("evaluating").observe(reply.evaluation_seconds)
         return reply

@@ -9,8 +9,9 @@ may join: they restore the trunk and read some of the branches, whose bits are t
 import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Literal, Protocol
 
+from worker import metrics
 from worker.decision.scores import Reading
 from worker.engine.branches import Branches
 from worker.engine.plan import CHUNK_TOKENS, Plan, spans
@@ -103,8 +104,9 @@ class Progress:
     evaluated_tokens: int = 0
     _counting: threading.Lock = field(default_factory=threading.Lock, repr=False, compare=False)
 
-    def count(self, tokens: int) -> None:
-        """Note that so many tokens were decoded, on whichever context."""
+    def count(self, tokens: int, kind: Literal["trunk", "branch", "whole"]) -> None:
+        """Note that so many tokens of a kind were decoded, on whichever context."""
+        metrics.EVALUATED_TOKENS.labels(kind).inc(tokens)
         with self._counting:
             self.evaluated_tokens += tokens
 
@@ -249,7 +251,7 @@ class ExactRun:
                 read=read and span.stop == stop,
             )
             progress.position = span.stop
-            progress.count(len(span))
+            progress.count(len(span), "whole" if read else "trunk")
             if self.snapshots and not read and span.stop % CHUNK_TOKENS == 0:
                 self._snapshot(tokens, span.stop, stop)
 
@@ -268,4 +270,4 @@ class ExactRun:
                 sequence=FORK,
                 read=span.stop == len(prompt),
             )
-            progress.count(len(span))
+            progress.count(len(span), "branch")

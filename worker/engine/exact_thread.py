@@ -6,7 +6,6 @@ from contextlib import suppress
 
 import structlog
 
-from worker import metrics
 from worker.decision.scores import Reading
 from worker.engine.branches import Branches
 from worker.engine.calls import Aborted, NativeError
@@ -42,6 +41,7 @@ class ExactThread(ContextThread):
     def at_border(self, work: Work, *, may_pause: bool) -> None:
         """Check, before a call, whether to go on."""
         self.progressed()
+        self.resident_tokens = work.progress.position
         work.check()
         # At least one call a turn, so that paused work goes on however many overtake it.
         if may_pause and self._calls and self._pool.should_pause(work):
@@ -51,6 +51,7 @@ class ExactThread(ContextThread):
     def at_shared_border(self, work: Work) -> None:
         """Check, before a call for a ticket of another context, whether to go on."""
         self.progressed()
+        self.resident_tokens = work.plan.trunk_tokens
         work.check()
         if self._pool.is_wanted():
             raise Paused
@@ -100,7 +101,6 @@ class ExactThread(ContextThread):
             raise DecodeFailed(f"llama.cpp refused the same work twice: {error}") from error
 
     def _evaluate(self, work: Work) -> tuple[Reading, ...]:
-        before = work.progress.evaluated_tokens
         try:
             return self._run(work, _Host(self, work)).run(work.progress)
         except Aborted:
@@ -108,7 +108,6 @@ class ExactThread(ContextThread):
             raise NativeError("llama.cpp gave a call up by itself") from None
         finally:
             self._pool.withdraw(work)
-            metrics.EVALUATED_TOKENS.inc(work.progress.evaluated_tokens - before)
 
     def _run(self, work: Work, host: Host) -> ExactRun:
         return ExactRun(

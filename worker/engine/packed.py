@@ -143,6 +143,11 @@ class PackedRun:
                 chosen = fewer
         return [self._works[other] for other in chosen]
 
+    @property
+    def resident_tokens(self) -> int:
+        """Tokens that the context holds."""
+        return self._room.cells - self._packing.free_cells
+
     def step(self) -> list[Work]:
         """Make one call.
 
@@ -156,7 +161,7 @@ class PackedRun:
         self._packing.done(step)
         for part in step.parts:
             work = self._works[part.tree]
-            work.progress.count(len(part.span))
+            work.progress.count(len(part.span), part.kind)
             if part.branch is None:
                 self._park(part.tree, work)
         for part, row in zip((part for part in step.parts if part.reads), rows, strict=True):

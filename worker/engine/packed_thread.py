@@ -3,7 +3,6 @@
 from collections import deque
 from typing import TYPE_CHECKING
 
-from worker import metrics
 from worker.engine.calls import Aborted, NativeError
 from worker.engine.context_thread import ContextThread
 from worker.engine.options import ModelOptions
@@ -110,8 +109,6 @@ class PackedThread(ContextThread):
         if not run.works:
             return
         self.progressed()
-        works = run.works
-        before = sum(work.progress.evaluated_tokens for work in works)
         try:
             left = run.step()
         except Aborted:
@@ -119,11 +116,10 @@ class PackedThread(ContextThread):
             if run.works:
                 raise NativeError("llama.cpp gave a call up by itself") from None
             return
-        after = sum(work.progress.evaluated_tokens for work in works)
-        metrics.EVALUATED_TOKENS.inc(after - before)
         for work in left:
             self._leave(work)
         self._make_room(run)
+        self.resident_tokens = run.resident_tokens
 
     def _leave(self, work: Work) -> None:
         """Answer work that is done; what still has prompts to be read comes again."""

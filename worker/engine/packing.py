@@ -9,6 +9,7 @@ several sequences, all branches join later.
 from collections import deque
 from collections.abc import Collection, Container, Sequence
 from dataclasses import dataclass, field
+from typing import Literal
 
 from worker.engine.plan import Plan, Span
 
@@ -154,6 +155,13 @@ class Part:
     def reads(self) -> bool:
         """Whether the last token is the end of a prompt."""
         return self.branch is not None and self.span.stop == self.branch.stop
+
+    @property
+    def kind(self) -> Literal["trunk", "branch", "whole"]:
+        """What the tokens are: of a trunk, of what follows it, or of a prompt without one."""
+        if self.branch is None:
+            return "trunk"
+        return "branch" if self.tree.trunk_tokens else "whole"
 
 
 @dataclass(frozen=True, slots=True)

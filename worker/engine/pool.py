@@ -18,7 +18,7 @@ from worker.engine.spill import Spill
 from worker.engine.tokenising import Tokenising
 from worker.engine.trunks import Found, State, Trunks
 from worker.engine.work import Offer, Work
-from worker.errors import CannotRun, DeadlinePassed, EngineFailed
+from worker.errors import CannotRun, DeadlinePassed, EngineFailed, Rejected
 from worker.ports import Evaluation, Lane, Reply
 
 if TYPE_CHECKING:  # so that the pool can be tried without llama.cpp
@@ -110,6 +110,10 @@ class Pool:
         """Return the longest time that a busy context has been inside one call."""
         return max(thread.stalled_seconds() for thread in self._threads)
 
+    def resident_tokens(self) -> int:
+        """Return the tokens that all contexts held after their last calls."""
+        return sum(thread.resident_tokens for thread in self._threads)
+
     @property
     def waiting_tokens(self) -> int:
         """Tokens that wait for a context."""
@@ -135,7 +139,11 @@ class Pool:
         loop = asyncio.get_running_loop()
         self._check_open()
         # A long state takes milliseconds to tokenise: not on the loop.
-        prepared = [await self._tokenising.prepare(one) for one in evaluations]
+        try:
+            prepared = [await self._tokenising.prepare(one) for one in evaluations]
+        except Rejected:
+            metrics.ENGINE_REFUSALS.labels(lane.value, "long").inc()
+            raise
         works = [Work(*one, lane, deadline, loop.create_future(), loop) for one in prepared]
         with self._changed:
             self._check_open()
@@ -250,12 +258,13 @@ class Pool:
         """Return a parked trunk, of at most *most_tokens*, that covers a beginning of *trunk*."""
         with self._changed:
             found = self._trunks.find(trunk, most_tokens)
+        kind = "parked"
         if self._spill is not None and (found is None or found.usable_tokens < len(trunk)):
             spilled = self._spill.find(trunk)
             if spilled and (found is None or spilled.usable_tokens > found.usable_tokens):
-                found = spilled
+                found, kind = spilled, "spilled"
         reused = found.usable_tokens if found else 0
-        metrics.REUSED_TOKENS.inc(reused)
+        metrics.REUSED_TOKENS.labels(kind).inc(reused)
         metrics.TRUNK_LOOKUPS.labels("hit" if reused else "miss").inc()
         return found
 

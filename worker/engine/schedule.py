@@ -1,7 +1,8 @@
 """Decide which work gets a context next, unless it comes too late for that. Not thread-safe."""
 
 import time
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 from worker import metrics
@@ -9,7 +10,7 @@ from worker.engine.door import Door
 from worker.engine.forecast import Throughput, tokens_before
 from worker.engine.trunks import Trunks
 from worker.engine.work import Work
-from worker.errors import Backlogged
+from worker.errors import Backlogged, EngineBusy
 from worker.ports import Lane
 
 
@@ -66,8 +67,9 @@ class Schedule:
             EngineBusy: too many tokens wait already.
             Backlogged: the deadline would pass before its turn.
         """
-        self._door.check(1, tokens_per_second=self._throughput.tokens_per_second)
-        self._refuse_late(lane, (0,), deadline)
+        with _counted(lane):
+            self._door.check(1, tokens_per_second=self._throughput.tokens_per_second)
+            self._refuse_late(lane, (0,), deadline)
 
     def put_all(self, works: Sequence[Work], lane: Lane, deadline: float | None) -> None:
         """Let works in, all of them or none.
@@ -77,9 +79,11 @@ class Schedule:
             Backlogged: the deadline would pass before the last reading.
         """
         tokens = [work.left_tokens for work in works]
-        self._refuse_late(lane, tokens, deadline)
         speed = self._throughput.tokens_per_second
-        self._door.put_all(tuple(zip(works, tokens, strict=True)), lane, speed)
+        with _counted(lane):
+            self._refuse_late(lane, tokens, deadline)
+            self._door.put_all(tuple(zip(works, tokens, strict=True)), lane, speed)
+        metrics.ENGINE_ADMISSIONS.labels(lane.value).inc(len(works))
         self._show_waiting()
 
     def drop(self, work: Work) -> None:
@@ -175,3 +179,14 @@ class Schedule:
 
     def _show_waiting(self) -> None:
         metrics.ENGINE_WAITING_TOKENS.set(self._door.waiting_tokens)
+
+
+@contextmanager
+def _counted(lane: Lane) -> Iterator[None]:
+    """Count the refusal that ends the body, if one does."""
+    try:
+        yield
+    except (EngineBusy, Backlogged) as error:
+        reason = "busy" if isinstance(error, EngineBusy) else "late"
+        metrics.ENGINE_REFUSALS.labels(lane.value, reason).inc()
+        raise

@@ -42,6 +42,11 @@ class Batch:
             logits=_as_pointer(self._flags, ctypes.c_int8),
         )
 
+    @property
+    def fill_ratio(self) -> float:
+        """The tokens of the call, as a share of the most that fit."""
+        return float(self.native.n_tokens / len(self._tokens))
+
     def fill(self, segments: Sequence[Segment]) -> list[int]:
         """Fill the buffers for one call; return the places of the tokens to be read.
 

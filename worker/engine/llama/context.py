@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import llama_cpp.llama_cpp as native
 import numpy as np
 
+from worker import metrics
 from worker.decision.scores import Reading
 from worker.engine.calls import Aborted, CellsExhausted, NativeError, Segment
 from worker.engine.exact import FORK, TRUNK
@@ -117,7 +118,9 @@ class Context(Handle):
             NativeError: llama.cpp refused the call.
         """
         rows = self._batch.fill(segments)
-        code = native.llama_decode(self._handle, self._batch.native)
+        with metrics.DECODE_SECONDS.time():
+            code = native.llama_decode(self._handle, self._batch.native)
+        metrics.BATCH_FILL.observe(self._batch.fill_ratio)
         if code == _ABORTED:
             raise Aborted("the call was given up")
         if code:
