@@ -13,8 +13,13 @@ HEAD = """# Metrics
 
 Made by `make tables` from `worker/metrics.py`; do not edit.
 
-`GET /metrics` answers in Prometheus' text format. Labels hold words of the worker's own, never a
-ticket's, so there are a few hundred series at most. A histogram has `_bucket`, `_sum` and `_count`.
+`GET /metrics` answers in Prometheus' text format: on the sidecar's port, and, for workers without
+one such as those on ECS, on a port of its own (`--metrics-port 9464`, on `--metrics-host`
+[127.0.0.1]). That port answers `/health` and `/ping` as well, and nothing else, so it asks for no
+key.
+
+Labels hold words of the worker's own, never a ticket's, so there are a few hundred series at most.
+A histogram has `_bucket`, `_sum` and `_count`.
 
 | metric | type | labels | |
 | --- | --- | --- | --- |

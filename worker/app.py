@@ -28,6 +28,8 @@ from worker.queue.spans import QueueSpans
 from worker.queue.sqs import SqsInbox, open_inbox
 from worker.settings import Settings, ecs_agent_url, otlp_protocol, under_sagemaker
 from worker.sidecar.keys import Keys
+from worker.sidecar.monitoring import open_monitoring
+from worker.sidecar.probes import Probes
 from worker.sidecar.server import Sidecar, SidecarOptions
 from worker.tracing import NO_TRACER, Tracer
 
@@ -63,6 +65,7 @@ async def run_faces(
         if settings.port is not None:
             # Bound first: the platform asks for health while the model still loads.
             sidecar = await _open_sidecar(stack, settings, lifecycle, tracer)
+        probes = await _open_probes(stack, settings, lifecycle, sidecar)
         queue: tuple[SqsInbox, Publisher] | None = None
         opener = Opener(settings.max_body_bytes)
         if aws is not None:  # before the model: what is wrong with it shows in a second
@@ -73,6 +76,7 @@ async def run_faces(
             return
         if brain.shelf is not None:
             lifecycle.on_hangup(brain.shelf.reload)
+        probes.engine = brain.evaluator.engine
         if sidecar is not None:
             sidecar.answer_with(
                 brain.evaluator,
@@ -139,6 +143,24 @@ async def _open_sidecar(
     stack.push_async_callback(sidecar.close)
     _log.info("keys_read", keys=0 if keys is None else len(keys), everybody=keys is None)
     return sidecar
+
+
+async def _open_probes(
+    stack: AsyncExitStack, settings: Settings, lifecycle: Lifecycle, sidecar: Sidecar | None
+) -> Probes:
+    """Return what monitors ask; answer it on a port of its own, if there is one.
+
+    Raises:
+        UsageError: that port cannot be listened on.
+    """
+    if sidecar is not None:
+        probes = sidecar.probes
+    else:
+        probes = Probes(lifecycle, stall_seconds=settings.stall_seconds)
+    if settings.metrics_port is not None:
+        host, port = settings.metrics_host, settings.metrics_port
+        await stack.enter_async_context(open_monitoring(lifecycle, probes, host, port))
+    return probes
 
 
 async def _open_unless_stopped(

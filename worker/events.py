@@ -32,6 +32,7 @@ EVENTS: Mapping[str, str] = MappingProxyType(
         "keys_reloaded": "the file of keys was read again",
         "lease_lost": "a delivery became someone else's, and its work was given up",
         "listening": "the sidecar's socket was bound",
+        "metrics_port_opened": "monitors are answered on a port of their own",
         "model_loaded": "the model was loaded and its contexts were made",
         "outcome_offloaded": "an outcome too large for the topic went to S3",
         "policy_mismatched": "the policy was made for something else; every answer is for review",

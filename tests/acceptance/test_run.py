@@ -4,12 +4,14 @@ import json
 import signal
 import subprocess
 import sys
+import urllib.request
 from collections import Counter
 from pathlib import Path
 
 import pytest
 
 from tests.acceptance.conftest import Desk, Start
+from tests.exposition import faults
 from tests.spans import collector_in_thread
 
 QUESTIONS = {
@@ -41,15 +43,19 @@ def test_answers_every_ticket_and_drains_at_once_when_idle(
 ) -> None:
     """Every ticket becomes one outcome, the queue is empty, no customer text leaves; exit 0.
 
-    Traces are flushed before the end.
+    Metrics are read on their own port; traces are flushed before the end.
     """
     desk.send_tickets(tickets(5))
-    flags = ["--model", str(tiny_model), "--wait-seconds", "1", "--tracing", *desk.flags()]
+    flags = ["--model", str(tiny_model), "--wait-seconds", "1", *desk.flags()]
     with collector_in_thread() as collector:
         endpoint = f"http://127.0.0.1:{collector.port}"
-        worker = start("run", *flags, OTEL_EXPORTER_OTLP_ENDPOINT=endpoint)
+        watched = ("--tracing", "--metrics-port", "0")
+        worker = start("run", *flags, *watched, OTEL_EXPORTER_OTLP_ENDPOINT=endpoint)
+        port = worker.event("metrics_port_opened")["port"]
 
         outcomes = desk.outcomes(5)
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics") as answer:
+            exposition = answer.read().decode()
         code = worker.stop()
 
     assert [f"ticket-{number}" for number in range(5)] == sorted(o["ticket_id"] for o in outcomes)
@@ -60,7 +66,8 @@ def test_answers_every_ticket_and_drains_at_once_when_idle(
     spans = Counter(span.name.split()[0] for span in collector.spans())
     assert spans.pop("receive") >= 1
     assert {"process": 5, "evaluate": 5, "publish": 5, "delete": 5} == spans
-    told = "".join(map(str, collector.requests))
+    assert [] == faults(exposition)
+    told = "".join(map(str, collector.requests)) + exposition
     assert SECRET not in json.dumps(outcomes) + "".join(worker.written) + told
 
 

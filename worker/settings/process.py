@@ -37,6 +37,13 @@ class ProcessSettings(BaseModel):
         default_factory=_default_cache_dir,
         description="sample model, checksums [~/.cache/decision-worker]",
     )
+    metrics_port: int | None = setting(
+        None,
+        "port for GET /metrics, /health and /ping alone, without keys; 0 takes a free one",
+        ge=0,
+        le=65_535,
+    )
+    metrics_host: str = setting("127.0.0.1", "address of that port", min_length=1)
     tracing: bool = setting(
         False, "send spans to an OpenTelemetry collector; where is OTEL_EXPORTER_OTLP_ENDPOINT"
     )

@@ -7,22 +7,17 @@ from dataclasses import dataclass
 import structlog
 from aiohttp import web
 
-from worker.errors import UsageError
 from worker.evaluator import Evaluator
 from worker.lifecycle import Lifecycle
 from worker.sidecar.admission import Admission
 from worker.sidecar.exchange import Exchange, Limits
 from worker.sidecar.keys import Keys
+from worker.sidecar.listening import Listener
 from worker.sidecar.middleware import make_middleware
-from worker.sidecar.protocol import MAX_LINE_BYTES, Runner
+from worker.sidecar.probes import Probes
 from worker.sidecar.routes import Routes
 from worker.sidecar.spans import make_tracing
 from worker.tracing import NO_TRACER, Tracer
-
-# Draining is over by then: this is for connections that never finish their request.
-_CLOSE_SECONDS = 1.0
-# A caller who sends no head, or nothing more, keeps a connection no longer than that.
-_IDLE_SECONDS = 75.0
 
 _log = structlog.get_logger()
 
@@ -56,6 +51,9 @@ class Sidecar:
         options: limits and times.
         keys: which callers must have one of; None lets everybody in.
         tracer: keeps the spans of requests.
+
+    Attributes:
+        probes: what monitors ask of this process.
     """
 
     def __init__(
@@ -70,34 +68,26 @@ class Sidecar:
         )
         limits = Limits(options.max_body_bytes, options.body_seconds)
         self._exchange = Exchange(lifecycle, self._admission, limits, tracer)
-        self._routes = Routes(
+        self.probes = Probes(
             lifecycle,
+            stall_seconds=options.stall_seconds,
+            in_progress=lambda: self._admission.in_progress,
+        )
+        self._routes = Routes(
+            self.probes,
             self._admission,
             self._exchange,
-            stall_seconds=options.stall_seconds,
             max_body_bytes=options.max_body_bytes,
         )
         middleware = make_middleware(lifecycle, keys, guard_probes=options.guard_probes)
         application = web.Application(middlewares=[make_tracing(tracer), middleware])
         self._routes.add_to(application)
-        self._runner = Runner(
-            application,
-            # A caller who hangs up cancels the handler, and with it the work.
-            handler_cancellation=True,
-            # Encodings are undone within limits of our own: see body.py.
-            auto_decompress=False,
-            keepalive_timeout=_IDLE_SECONDS,
-            max_line_size=MAX_LINE_BYTES,
-            max_field_size=MAX_LINE_BYTES,
-            access_log=None,
-            shutdown_timeout=_CLOSE_SECONDS,
-        )
-        self._port = 0
+        self._listener = Listener(application)
 
     @property
     def port(self) -> int:
         """The port that is listened on."""
-        return self._port
+        return self._listener.port
 
     @property
     def at_work(self) -> int:
@@ -114,15 +104,8 @@ class Sidecar:
         Raises:
             UsageError: the address cannot be listened on.
         """
-        await self._runner.setup()
-        try:
-            await web.TCPSite(self._runner, host, port).start()
-        except (OSError, UnicodeError) as error:
-            await self._runner.cleanup()
-            reason = getattr(error, "strerror", None) or "not a host name"
-            raise UsageError(f"cannot listen on {host}:{port}: {reason}") from error
-        self._port = self._runner.addresses[0][1]
-        _log.info("listening", host=host, port=self._port)
+        await self._listener.listen(host, port)
+        _log.info("listening", host=host, port=self.port)
 
     def answer_with(
         self, evaluator: Evaluator, *, contexts: int, spells_control: Callable[[str], bool]
@@ -135,6 +118,7 @@ class Sidecar:
             spells_control: whether a text holds the spelling of a control token of the model.
         """
         self._admission.evaluator = evaluator
+        self.probes.engine = evaluator.engine
         self._exchange.spells_control = spells_control
         self._routes.contexts = contexts
 
@@ -149,4 +133,4 @@ class Sidecar:
 
     async def close(self) -> None:
         """Close the server and what is left of its connections."""
-        await self._runner.cleanup()
+        await self._listener.close()
