@@ -15,7 +15,7 @@ CACHES := .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: setup demo test test-full test-clients test-emulators infra-check coverage check format bench bench-engine bench-load bench-queue tables soak lock clean help FORCE
+.PHONY: setup demo test test-full test-clients test-emulators infra-check coverage check format bench bench-engine bench-load bench-queue tables dashboards soak lock clean help FORCE
 
 setup: $(VENV)/.llama $(VENV)/.project  ## make .venv; builds llama.cpp the first time (about 8 minutes on 2 cores)
 
@@ -85,6 +85,9 @@ lock: $(VENV)/.created  ## write requirements.txt anew from pyproject.toml (ARGS
 
 tables: setup  ## write the tables in docs/ that are made from the code
 	$(PY) tools/write_metrics_table.py
+
+dashboards: setup  ## write the dashboards in infra/ anew from its list of panels
+	$(PY) tools/write_dashboards.py
 
 clean:  ## remove .venv, caches and build files
 	rm -rf $(VENV) $(EMULATORS_VENV) $(INFRA_VENV) $(CACHES)

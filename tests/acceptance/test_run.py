@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.acceptance.conftest import Desk, Start
+from tests.dashboards import missing
 from tests.exposition import faults
 from tests.spans import collector_in_thread
 
@@ -43,7 +44,8 @@ def test_answers_every_ticket_and_drains_at_once_when_idle(
 ) -> None:
     """Every ticket becomes one outcome, the queue is empty, no customer text leaves; exit 0.
 
-    Metrics are read on their own port; traces are flushed before the end.
+    Metrics are read on their own port, and those of every panel are there; traces are flushed
+    before the end.
     """
     desk.send_tickets(tickets(5))
     flags = ["--model", str(tiny_model), "--wait-seconds", "1", *desk.flags()]
@@ -67,6 +69,7 @@ def test_answers_every_ticket_and_drains_at_once_when_idle(
     assert spans.pop("receive") >= 1
     assert {"process": 5, "evaluate": 5, "publish": 5, "delete": 5} == spans
     assert [] == faults(exposition)
+    assert set() == missing(exposition)
     told = "".join(map(str, collector.requests)) + exposition
     assert SECRET not in json.dumps(outcomes) + "".join(worker.written) + told
 
