@@ -51,7 +51,7 @@ def test_a_folder_holds_a_document_in_each_file(tmp_path: Path) -> None:
     write(tmp_path / "mail/b.txt", "second")
     write(tmp_path / "mail/a.txt", "first für")
     write(tmp_path / "mail/in/c.json", '{"b": 1, "a": 2}')
-    write(tmp_path / "mail/packed.txt.gz", gzip.compress(b"packed"))
+    write(tmp_path / "mail/packed.txt.gz", gzip.compress(b"packed", mtime=0))
     write(tmp_path / "mail/.hidden/x.txt", "no")
     write(tmp_path / "mail/.DS_Store", "no")
     write(tmp_path / "mail/a.txt.tickets.submitted.jsonl", "no")
@@ -117,7 +117,11 @@ SECRET = "jane-doe"
         ("a.json", "[]", {"a.json": "is empty"}),
         ("a.json", "1", {"a.json": "the document must be text, an object or an array"}),
         ("a.txt", "x" * 101, {"a.txt": "has more than 100 bytes (--max-document-bytes)"}),
-        ("a.gz", gzip.compress(b"x" * 101), {"a.gz": "the document has more than 100 bytes"}),
+        (
+            "a.gz",
+            gzip.compress(b"x" * 101, mtime=0),
+            {"a.gz": "the document has more than 100 bytes"},
+        ),
         (
             "a.jsonl",
             b'"good"\n{"' + SECRET.encode() + b'"\n"\xff"\n1\n""\n',
