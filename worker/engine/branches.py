@@ -2,7 +2,7 @@
 
 import threading
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 
 class Branches:
@@ -42,9 +42,15 @@ class Branches:
             self._waiting.appendleft(index)
             self._changed.notify_all()
 
-    def wait(self) -> bool:
-        """Wait until there is a branch to take; return False once all are read."""
+    def wait(self, rest: Callable[[], None]) -> bool:
+        """Wait until there is a branch to take; return False once all are read.
+
+        Args:
+            rest: is called first when only others have anything to do.
+        """
         with self._changed:
+            if self._taken and not self._waiting:
+                rest()
             self._changed.wait_for(lambda: self._waiting or not self._taken)
             return bool(self._waiting)
 

@@ -94,9 +94,13 @@ class ContextThread(threading.Thread):
         self._progressed_at = time.monotonic()
         self.opened().set_threads(self._pool.threads_each())
 
+    def rest(self) -> None:
+        """Note that only other contexts have anything to do: this one has not stalled."""
+        self._progressed_at = None
+
     def idle(self) -> None:
         """Note that there is nothing to do."""
-        self._progressed_at = None
+        self.rest()
         self.resident_tokens = 0
 
     def find(

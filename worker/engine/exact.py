@@ -82,6 +82,10 @@ class Host(Protocol):
         """
         ...
 
+    def rest(self) -> None:
+        """Be told that only other contexts have anything to do."""
+        ...
+
 
 class Paused(Exception):
     """The work was set aside between two calls; its progress says how to go on."""
@@ -206,7 +210,7 @@ class ExactRun:
             self.host.park(trunk, self.context.save)
         branches = Branches(waiting)
         try:
-            while branches.wait():
+            while branches.wait(self.host.rest):
                 self.host.at_border(may_pause=True)
                 self.host.share(branches, self.context.save)
                 self._read_next(branches, progress)

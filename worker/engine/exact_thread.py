@@ -153,6 +153,7 @@ class _Host:
         self._thread = thread
         self._work = work
         self.park = thread.park
+        self.rest = thread.rest
 
     def at_border(self, *, may_pause: bool) -> None:
         self._thread.at_border(self._work, may_pause=may_pause)

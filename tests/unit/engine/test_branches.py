@@ -2,6 +2,7 @@
 
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 
 from worker.engine.branches import Branches
 
@@ -27,18 +28,29 @@ def test_a_branch_that_was_put_back_comes_next() -> None:
 def test_whoever_waits_learns_of_the_end_and_of_what_comes_back() -> None:
     """The owner waits while the last branch is elsewhere; it goes on if that comes back."""
     branches = Branches([1, 2])
-    assert branches.wait()
+    rests: list[bool] = []
+    wait = partial(branches.wait, lambda: rests.append(True))
+    assert wait()
+    assert not rests
     branches.take()
     branches.take()
     with ThreadPoolExecutor(1) as owner:
-        waiting = owner.submit(branches.wait)
+        waiting = owner.submit(wait)
         branches.put_back(2)
         assert waiting.result()
         branches.take()
-        waiting = owner.submit(branches.wait)
+        waiting = owner.submit(wait)
         branches.finish()
         branches.finish()
         assert not waiting.result()
+
+
+def test_whoever_has_to_wait_rests() -> None:
+    """Its silence is then no sign that a call of its own hangs."""
+    branches = Branches([1])
+    branches.take()
+
+    assert not branches.wait(branches.finish)
 
 
 def test_closing_waits_for_whoever_reads_and_drops_what_comes_back() -> None:

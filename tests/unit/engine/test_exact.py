@@ -113,6 +113,9 @@ class FakeHost:
         if join is not None:
             join(branches, save())
 
+    def rest(self) -> None:
+        raise AssertionError("guests end before this one goes on")
+
 
 Prompts = list[list[int]]
 
