@@ -4,6 +4,9 @@
 PYTHON ?= python3
 WHEELS ?= $(HOME)/.cache/decision-worker/wheels
 ARGS ?=
+# Many tests wait for a process that starts on one core. Files are not split: their tests share
+# what is costly to start.
+TEST_PROCESSES ?= 2
 
 VENV := .venv
 EMULATORS_VENV := .venv-emulators
@@ -23,7 +26,7 @@ demo: setup  ## run sample tickets through a local queue and a small model
 	$(VENV)/bin/decision-worker demo $(ARGS)
 
 test: setup  ## run the tests (ARGS='-k name' for some of them)
-	$(PY) -m pytest $(ARGS)
+	$(PY) -m pytest --numprocesses $(TEST_PROCESSES) --dist loadfile $(ARGS)
 
 test-full: setup  ## run all tests, with full counts; takes much longer
 	$(PY) -m pytest -m "not emulators and not infra" $(ARGS)
