@@ -600,7 +600,9 @@ def test_a_pool_that_cannot_start_says_so(tiny_models: TinyModels) -> None:
         from worker.engine.llama import Context, Model
         from worker.engine.options import ModelOptions
         from tests.integration.pools import contexts_of, open_pool
-        from worker.engine.tokenising import MAX_CHARACTERS, STACK_BYTES_PER_CHARACTER
+        from worker.engine.tokenising import (
+            MAX_CHARACTERS, STACK_BYTES_PER_CHARACTER, thread_count
+        )
         from worker.errors import CannotRun
 
         def address_space(field):
@@ -612,7 +614,7 @@ def test_a_pool_that_cannot_start_says_so(tiny_models: TinyModels) -> None:
             before = address_space("VmSize")
             with Context(model, options):
                 cost = address_space("VmPeak") - before
-            stack = MAX_CHARACTERS * STACK_BYTES_PER_CHARACTER
+            stack = MAX_CHARACTERS * STACK_BYTES_PER_CHARACTER * thread_count()
             limit = address_space("VmSize") + cost * 3 // 2 + stack
             resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
             try:
