@@ -8,12 +8,16 @@ from typing import Any
 from pydantic import ValidationError
 
 from worker.brain import open_brain
+from worker.decision.derived import contradictions
+from worker.decision.inquiry import inquire
 from worker.decision.outcome import Outcome
-from worker.decision.policy import Recorded
+from worker.decision.policy import REVIEW_ALL, Recorded
+from worker.decision.policy_file import Decider
 from worker.decision.replayed import Replayed, compare
 from worker.decision.strict_json import parse_json
 from worker.decision.ticket import Ticket, first_fault, parse_ticket
 from worker.errors import Rejected, UsageError
+from worker.evaluator import Evaluator
 from worker.ports import Lane
 from worker.settings import Settings
 
@@ -69,7 +73,11 @@ def _windows_of(outcome: Outcome) -> dict[str, Any]:
 
 
 async def replay(
-    settings: Settings, outcome: Outcome, state: Any, questions: Mapping[str, Any] | None
+    settings: Settings,
+    outcome: Outcome,
+    state: Any,
+    questions: Mapping[str, Any] | None,
+    policy: str | None = None,
 ) -> Replayed:
     """Ask again, and compare.
 
@@ -78,20 +86,49 @@ async def replay(
         outcome: as published.
         state: of its ticket, as parsed JSON.
         questions: of its ticket; None: those of the set that it names.
+        policy: where the policy lies that made the verdicts; None: not at hand.
 
     Raises:
-        UsageError: state or questions cannot be asked here, or the set is not there.
+        UsageError: state or questions cannot be asked here, the set is not there, or the policy
+            is another than the outcome tells.
         WorkerError: see :func:`worker.brain.open_brain`.
     """
     ticket = _ticket(outcome, state, questions)
-    async with open_brain(_as_it_was(settings, outcome, ticket)) as brain:
+    async with open_brain(_as_it_was(settings, outcome, ticket, policy)) as brain:
+        decider = _decider(outcome, brain.evaluator)
         try:
             recorded = Recorded(_temperatures(outcome))
             evaluator = dataclasses.replace(brain.evaluator, policy=recorded)
             now = await evaluator.evaluate(ticket, Lane.INTERACTIVE)
+            asked = inquire(ticket, brain.evaluator.shelf)
         except Rejected as fault:
             raise UsageError(f"the ticket is rejected here: {fault}") from None
-    return compare(outcome, now, state)
+    return compare(
+        outcome,
+        now,
+        state,
+        contradictions=contradictions(outcome, asked.questions, decider, asked.key),
+        verdicts_checked=decider is not None,
+    )
+
+
+def _decider(outcome: Outcome, evaluator: Evaluator) -> Decider | None:
+    """Return what made the outcome's verdicts; None: it is not at hand.
+
+    Raises:
+        UsageError: another policy was given.
+    """
+    then, here = outcome.provenance.policy, evaluator.provenance.policy
+    if then is None:
+        return REVIEW_ALL
+    if here is None:
+        return None
+    if then.sha256 != here.sha256:
+        raise UsageError(
+            f"the outcome's policy is {then.name}, profile {then.profile}, {then.sha256};"
+            f" --policy is {here.name}, profile {here.profile}, {here.sha256}"
+        )
+    return evaluator.policy
 
 
 def _temperatures(outcome: Outcome) -> dict[str, float]:
@@ -116,7 +153,9 @@ def _ticket(outcome: Outcome, state: Any, questions: Mapping[str, Any] | None) -
         raise UsageError(str(fault)) from None
 
 
-def _as_it_was(settings: Settings, outcome: Outcome, ticket: Ticket) -> Settings:
+def _as_it_was(
+    settings: Settings, outcome: Outcome, ticket: Ticket, policy: str | None
+) -> Settings:
     """Return the settings without what the environment has and the outcome had not."""
     by_name = ticket.question_set is not None
     if by_name and settings.question_sets is None:
@@ -124,7 +163,16 @@ def _as_it_was(settings: Settings, outcome: Outcome, ticket: Ticket) -> Settings
             f"the ticket asked {ticket.question_set}: give --question-sets, or --questions"
         )
     sets = settings.question_sets if by_name else None
-    # Thresholds come after the probabilities, and what temperature was used the outcome says.
-    unset = {"policy": None, "policy_profile": None, "control_tokens": "text"}
+    told = outcome.provenance.policy
+    if policy is not None and told is None:
+        raise UsageError("the outcome was decided without a policy: leave --policy out")
+    profile = told.profile if policy is not None and told is not None else None
+    unset = {
+        "policy": policy,
+        "policy_profile": profile,
+        # What the worker that wrote the outcome did; here the verdicts show it.
+        "policy_mismatch": "review",
+        "control_tokens": "text",
+    }
     orders = outcome.provenance.prompt.orders
     return settings.model_copy(update={**unset, "orders": orders, "question_sets": sets})

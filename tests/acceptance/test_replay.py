@@ -117,6 +117,22 @@ def test_an_outcome_is_replayed_to_the_last_bit(bench: Bench, desk: Desk, start:
     assert not told["same"]
     assert all(distance > 0 for distance in told["distances"].values())
 
+    forged = json.loads(json.dumps(outcomes["own"]))
+    forged["answers"]["team"]["choice"] = "none"
+    forged["answers"]["anger"]["verdict"] |= {"disposition": "accept", "threshold": 0.1}
+    forged["disposition"] = "accept"
+    found = bench.replay(forged, *own)
+    assert 7 == found.returncode
+    assert "3 answers, all probabilities are the same to the last bit\n" in found.stdout
+    assert "4 parts of the outcome do not follow from the others" in found.stdout
+    named = [line.split()[0] for line in found.stdout.splitlines() if line.strip()]
+    assert {
+        "answers.team.choice",
+        "answers.anger.verdict.disposition",
+        "answers.anger.verdict.threshold",
+        "disposition",
+    } < set(named)
+
     # As if packed: taken from the provenance. The set's orders come with it, whoever asks.
     packed = outcomes["set"]
     packed["provenance"]["runtime"]["batching"] = "packed"

@@ -15,6 +15,12 @@ from worker.settings import load_settings
 SECRET = "jane-doe"
 
 
+def at_temperature(temperature: float) -> str:
+    tree = make_outcome().as_dict()
+    tree["answers"]["desk"]["verdict"]["temperature"] = temperature
+    return json.dumps(tree)
+
+
 def refusal(text: str) -> str:
     with pytest.raises(UsageError) as caught:
         read_outcome("o.json", text)
@@ -37,6 +43,10 @@ def test_a_published_outcome_is_read_back() -> None:
         ("{}", "no outcome: outcome_id: field required"),
         (json.dumps({"schema": SECRET}), "no outcome: schema: "),
         (make_outcome().as_json() * 2, "o.json: "),
+        *(
+            (at_temperature(value), "verdict.temperature: input should be ")
+            for value in (0, -1, 1001, 1e308)
+        ),
         (make_outcome(status="rejected", answers=None).as_json(), "the ticket was rejected"),
     ],
 )
@@ -109,3 +119,9 @@ async def test_what_the_ticket_asked_must_be_there(
         await replay(load_settings({}), outcome, state, questions)
     assert message in str(caught.value)
     assert SECRET not in str(caught.value)
+
+
+async def test_a_policy_is_given_only_for_an_outcome_that_names_one() -> None:
+    """Nothing is loaded before that is known."""
+    with pytest.raises(UsageError, match="decided without a policy: leave --policy out"):
+        await replay(load_settings({}), make_outcome(), "x", QUESTIONS, "policy.yaml")

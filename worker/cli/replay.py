@@ -16,7 +16,7 @@ from rich.text import Text
 
 from worker.cli.given import STANDARD_INPUT, read_questions, read_state, read_text
 from worker.cli.options import SettingsCommand, read_settings
-from worker.decision.replayed import Replayed
+from worker.decision.replayed import STATE, Replayed
 from worker.errors import ExitCode, UsageError
 from worker.replay import read_outcome, settings_of
 from worker.replay import replay as ask_again
@@ -52,17 +52,28 @@ _SETTINGS = (
     metavar="FILE",
     help="that the ticket asked, JSON or YAML [those of the outcome's question set]",
 )
+@click.option(
+    "--policy",
+    metavar="FILE|s3://BUCKET/KEY",
+    help="that made the verdicts, to check them as well",
+)
 @click.option("--json", "as_json", is_flag=True, help="print JSON")
 def replay(
-    outcome: str, state: str, questions: Path | None, as_json: bool, **flags: Any
+    outcome: str,
+    state: str,
+    questions: Path | None,
+    policy: str | None,
+    as_json: bool,
+    **flags: Any,
 ) -> ExitCode:
     """Evaluate the ticket of a published outcome again: OUTCOME is a file of one, or -.
 
     Orders, windows, batching, KV type, flash attention, GPU layers and ubatch tokens are those that
     the outcome tells, as is the question set's version (from --question-sets). On the same model
     file, build and machine type the probabilities are the same to the last bit (with batching
-    packed, within noise only). Exits with 0 when they are, and with 7 and what differs of the
-    provenance when they are not.
+    packed, within noise only). What follows from probabilities must be what the outcome says:
+    choices, scores, confidence, the outcome's id and disposition, and with --policy each verdict.
+    Exits with 0 when all is as it was, and with 7 and what differs when it is not.
     """
     if outcome == state == STANDARD_INPUT:
         raise UsageError("OUTCOME and --state cannot both read standard input")
@@ -70,7 +81,7 @@ def replay(
     asked = None if questions is None else read_questions(questions)
     about = read_state(state)
     settings = read_settings({**flags, **settings_of(then)}, usual_log_level="warning")
-    replayed = asyncio.run(ask_again(settings, then, about, asked))
+    replayed = asyncio.run(ask_again(settings, then, about, asked, policy))
     if as_json:
         click.echo(json.dumps({"same": replayed.same, **asdict(replayed)}, ensure_ascii=False))
     else:
@@ -81,9 +92,9 @@ def replay(
 def _print(replayed: Replayed) -> None:
     # For a program, each row is one whole line.
     console = Console(width=None if sys.stdout.isatty() else _PLAIN_WIDTH)
-    if replayed.differences:
+    if replayed.differences or replayed.contradictions:
         console.print(_differences(replayed))
-    if not replayed.same:
+    if _fallen(replayed):
         console.print(_distances(replayed))
     for line in _conclusion(replayed):
         click.echo(f"replay: {line}")
@@ -93,6 +104,8 @@ def _differences(replayed: Replayed) -> Table:
     table = Table("differs", "outcome", "here", box=box.SIMPLE, pad_edge=False)
     for one in replayed.differences:
         table.add_row(Text(one.part), Text(one.then), Text(one.now or "none"))
+    for other in replayed.contradictions:
+        table.add_row(Text(other.part), Text(other.told), Text(other.follows))
     return table
 
 
@@ -104,14 +117,23 @@ def _distances(replayed: Replayed) -> Table:
     return table
 
 
+def _fallen(replayed: Replayed) -> int:
+    return sum(distance != 0.0 for distance in replayed.distances.values())
+
+
 def _conclusion(replayed: Replayed) -> Iterator[str]:
-    count = len(replayed.distances)
-    if replayed.same:
+    count, fell = len(replayed.distances), _fallen(replayed)
+    if fell:
+        yield f"{fell} of {count} answers have other probabilities"
+    else:
         yield f"{count} answers, all probabilities are the same to the last bit"
-        return
-    fell = sum(distance != 0.0 for distance in replayed.distances.values())
-    yield f"{fell} of {count} answers have other probabilities"
-    if replayed.packed:
+    if fell and replayed.packed:
         yield "batching is packed: such answers are equal within noise only"
-    elif not replayed.differences:
+    elif fell and not replayed.differences:
         yield "nothing that the outcome tells is another here"
+    if replayed.contradictions:
+        yield f"{len(replayed.contradictions)} parts of the outcome do not follow from the others"
+    if not fell and any(one.part == STATE for one in replayed.differences):
+        yield "the outcome's id is not that of what it tells, or of another state"
+    if not replayed.verdicts_checked:
+        yield "verdicts were not checked: that takes the policy (--policy)"

@@ -13,7 +13,7 @@ from worker.decision.outcome import (
     outcome_id,
     questions_sha256,
 )
-from worker.decision.policy import most_cautious
+from worker.decision.policy import Verdict, most_cautious
 from worker.decision.policy_file import Decider
 from worker.decision.question import Question
 from worker.decision.scores import Scores, tempered
@@ -70,12 +70,28 @@ def decide(
     )
 
 
+def verdict_of(
+    key: str, question: Question, scores: Scores, policy: Decider, question_set: str | None
+) -> Verdict:
+    """Return what a policy says of an answer, with the temperature that was used, if one was.
+
+    Args:
+        key: the question's id.
+        question: that was asked.
+        scores: of its options, after the temperature.
+        policy: that decides.
+        question_set: ``name@version`` of the set that the question is part of.
+    """
+    verdict = policy.decide(key, question, scores, question_set)
+    temperature = policy.temperature(key, question, question_set)
+    return (
+        verdict if temperature == 1.0 else verdict.model_copy(update={"temperature": temperature})
+    )
+
+
 def _answer(
     key: str, question: Question, scores: Scores, policy: Decider, question_set: str | None
 ) -> Answer:
-    temperature = policy.temperature(key, question, question_set)
-    scores = tempered(scores, temperature)
-    verdict = policy.decide(key, question, scores, question_set)
-    if temperature != 1.0:
-        verdict = verdict.model_copy(update={"temperature": temperature})
+    scores = tempered(scores, policy.temperature(key, question, question_set))
+    verdict = verdict_of(key, question, scores, policy, question_set)
     return make_answer(question, scores, verdict)

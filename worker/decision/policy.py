@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Literal
+from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -11,6 +11,9 @@ from worker.decision.question import Question, Score
 from worker.decision.scores import Scores
 
 Disposition = Literal["accept", "review", "abstain"]
+
+Temperature = Annotated[float, Field(gt=0, le=1000, allow_inf_nan=False)]
+"""What logits are divided by."""
 
 # From the most daring to the most cautious.
 _CAUTION: tuple[Disposition, ...] = ("accept", "review", "abstain")
@@ -31,7 +34,7 @@ class Verdict(BaseModel):
     disposition: Disposition
     reasons: tuple[str, ...]
     threshold: float | None = None
-    temperature: float | None = None
+    temperature: Temperature | None = None
 
 
 class Rule(BaseModel):

@@ -6,14 +6,13 @@ from typing import Annotated, Protocol, TypeVar
 from pydantic import BaseModel, ConfigDict, Field
 
 from worker.decision.canonical import canonical_sha256
-from worker.decision.policy import NO_RULE, Rule, Verdict, judge
+from worker.decision.policy import NO_RULE, Rule, Temperature, Verdict, judge
 from worker.decision.question import Question
 from worker.decision.scores import Scores
 from worker.decision.strict_file import read_document
 from worker.errors import UsageError
 
 _SHA256 = "^[0-9a-f]{64}$"
-_Temperature = Annotated[float, Field(gt=0, le=1000, allow_inf_nan=False)]
 
 Named = TypeVar("Named")
 
@@ -82,9 +81,9 @@ class Temperatures(_Part):
         types: by type of question: choice, score or noul.
     """
 
-    question_sets: dict[str, dict[str, _Temperature]] = Field(default_factory=dict)
-    questions: dict[str, _Temperature] = Field(default_factory=dict)
-    types: dict[str, _Temperature] = Field(default_factory=dict)
+    question_sets: dict[str, dict[str, Temperature]] = Field(default_factory=dict)
+    questions: dict[str, Temperature] = Field(default_factory=dict)
+    types: dict[str, Temperature] = Field(default_factory=dict)
 
 
 class Rules(_Part):

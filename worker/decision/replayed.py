@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from worker.decision.answer import Answer, NoulAnswer
+from worker.decision.derived import Contradiction
 from worker.decision.outcome import Outcome, Provenance, outcome_id
 
 STATE = "state"
@@ -41,26 +42,41 @@ class Replayed:
         distances: by question, the largest difference of a probability or label mass; None: it
             was not asked here, or with other options.
         differences: of the provenance.
+        contradictions: between parts of the outcome.
+        verdicts_checked: whether the policy that made the verdicts was at hand.
     """
 
     outcome_id: str
     packed: bool
     distances: Mapping[str, float | None]
     differences: tuple[Difference, ...]
+    contradictions: tuple[Contradiction, ...] = ()
+    verdicts_checked: bool = True
 
     @property
     def same(self) -> bool:
-        """Whether every probability is the same to the last bit."""
-        return all(distance == 0.0 for distance in self.distances.values())
+        """Whether the outcome is what it would be here, with its id, to the last bit."""
+        equal = all(distance == 0.0 for distance in self.distances.values())
+        its_own = all(one.part != STATE for one in self.differences)
+        return equal and its_own and not self.contradictions
 
 
-def compare(then: Outcome, now: Outcome, state: Any) -> Replayed:
+def compare(
+    then: Outcome,
+    now: Outcome,
+    state: Any,
+    *,
+    contradictions: tuple[Contradiction, ...] = (),
+    verdicts_checked: bool = True,
+) -> Replayed:
     """Compare two outcomes of what should be one ticket.
 
     Args:
         then: that was published, of status ``decided``.
         now: of the same ticket, here.
         state: that *now* is about.
+        contradictions: that were found in *then*.
+        verdicts_checked: whether its verdicts were looked at as well.
     """
     before, after = then.answers or {}, now.answers or {}
     distances = {
@@ -75,7 +91,20 @@ def compare(then: Outcome, now: Outcome, state: Any) -> Replayed:
             *_state(then, state),
             *_provenance(then.provenance, now.provenance),
         ),
+        contradictions=(*contradictions, *_signs(before, after, distances)),
+        verdicts_checked=verdicts_checked,
     )
+
+
+def _signs(
+    then: Mapping[str, Answer], now: Mapping[str, Answer], distances: Mapping[str, float | None]
+) -> Iterator[Contradiction]:
+    """What was read beside equal probabilities must be equal as well."""
+    for key, distance in distances.items():
+        for name in ("top_is_label", "window") if distance == 0.0 else ():
+            told, here = getattr(then[key], name), getattr(now[key], name)
+            if told != here:
+                yield Contradiction(f"answers.{key}.{name}", str(told), str(here))
 
 
 def _distance(then: Answer, now: Answer) -> float | None:

@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from tests.factories import make_choice, make_noul, make_outcome, make_provenance, make_scored
+from worker.decision.derived import Contradiction
 from worker.decision.outcome import (
     Outcome,
     PolicyProvenance,
@@ -58,6 +59,25 @@ def test_the_last_bit_counts() -> None:
         replayed = compare(published(), other, STATE)
         assert not replayed.same
         assert {"desk": up - 0.9} == replayed.distances
+
+
+def test_what_is_read_beside_probabilities_counts() -> None:
+    """Whether the likeliest token was a label, and the window that was read."""
+    answer = make_scored(make_choice(), 0.9, 0.1)
+    for field, value in (("top_is_label", False), ("window", 3)):
+        now = published(answers={"desk": answer.model_copy(update={field: value})})
+        replayed = compare(published(), now, STATE)
+
+        assert not replayed.same
+        assert [f"answers.desk.{field}"] == [one.part for one in replayed.contradictions]
+
+
+def test_an_outcome_that_contradicts_itself_or_its_id_is_not_the_same() -> None:
+    """Though every probability is."""
+    choice = Contradiction("answers.desk.choice", "other", "money")
+
+    assert not compare(published(), published(), STATE, contradictions=(choice,)).same
+    assert not compare(make_outcome(), make_outcome(), STATE).same
 
 
 def test_questions_that_were_asked_otherwise_are_not_the_same() -> None:
