@@ -34,6 +34,7 @@ from worker.quality.run_file import (
     CasesSource,
     Header,
     Probe,
+    Result,
     Source,
     open_run,
     read_run,
@@ -279,9 +280,16 @@ def _tell(
     else:
         print_summary(header, summary, is_terminal=sys.stdout.isatty())
         click.echo(f"evaluate: {summary.cases} cases; run {path}")
+    if not any(result.answers for result in results):
+        unmet.append(_nothing_answered(results))
     for told in unmet:
         click.echo(f"evaluate: {told}", err=True)
     return page, ExitCode.FELL_SHORT if unmet else ExitCode.DONE
+
+
+def _nothing_answered(results: Sequence[Result]) -> str:
+    codes = sorted({one.failure.code for one in results if one.failure is not None})
+    return f"not one case was answered: {', '.join(codes) or 'the run has none'}"
 
 
 def _write(path: Path, page: str) -> None:

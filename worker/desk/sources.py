@@ -2,6 +2,7 @@
 
 import hashlib
 import itertools
+import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -106,6 +107,8 @@ def read_sources(paths: Sequence[Path], reading: Reading) -> Iterator[SourceDocu
 
 
 def _read(path: Path, reading: Reading) -> Iterator[SourceDocument | Skipped]:
+    if not _is_text(_name(path)):
+        return iter([_unnameable(_name(path))])
     if path.is_dir():
         return _folder(path, reading)
     if has_records(path):
@@ -133,7 +136,19 @@ def _files(folder: Path, reading: Reading) -> list[Path]:
 
 def _folder(folder: Path, reading: Reading) -> Iterator[SourceDocument | Skipped]:
     for inside in _files(folder, reading):
-        yield _file(folder / inside, f"{_name(folder)}/{inside.as_posix()}", reading)
+        name = f"{_name(folder)}/{inside.as_posix()}"
+        is_text = _is_text(name)
+        yield _file(folder / inside, name, reading) if is_text else _unnameable(name)
+
+
+def _is_text(name: str) -> bool:
+    """Return whether a file's name is UTF-8; Python keeps the bytes of one that is not."""
+    return not any("\udc80" <= letter <= "\udcff" for letter in name)
+
+
+def _unnameable(name: str) -> Skipped:
+    shown = os.fsencode(name).decode("utf-8", "backslashreplace")
+    return Skipped(shown, "its name is not UTF-8, which a ticket id must be")
 
 
 def _file(path: Path, name: str, reading: Reading) -> SourceDocument | Skipped:
@@ -154,17 +169,18 @@ def _file(path: Path, name: str, reading: Reading) -> SourceDocument | Skipped:
 def _records(path: Path, reading: Reading) -> Iterator[SourceDocument | Skipped]:
     table = is_table(path)
     for record in read_records(path):
+        line = f" (line {record.line})" if table and record.line is not None else ""
         if isinstance(record, Unreadable) and record.number is None:
-            yield Skipped(_name(path), record.reason)
+            yield Skipped(_name(path), f"{record.reason}{line}")
             return
         name = f"{_name(path)}:{record.number}"
         if isinstance(record, Unreadable):
-            yield Skipped(name, record.reason)
+            yield Skipped(name, f"{record.reason}{line}")
             continue
         try:
             yield _record(name, record.value, _of_texts(record, reading) if table else reading)
         except Rejected as fault:
-            yield Skipped(name, fault.message)
+            yield Skipped(name, f"{fault.message}{line}")
 
 
 def _of_texts(row: Record, reading: Reading) -> Reading:

@@ -5,8 +5,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+from pydantic import ValidationError
+
 from worker.decision.question import Question, Text
 from worker.decision.question_set import QuestionSet
+from worker.decision.ticket import first_fault
 from worker.errors import WorkerError
 from worker.quality.run_file import Given, Source
 
@@ -91,13 +94,17 @@ def read_given(question: Question, answer: Any, beside: Mapping[str, Any]) -> Gi
         raise NoAnswer("has probabilities that do not sum to 1")
     # What was rounded on the wire is a distribution again; what was not keeps its bits.
     exact = abs(total - 1) < 1e-9
-    return Given(
-        probabilities=tuple(given if exact else (value / total for value in given)),
-        label_mass=beside.get("label_mass"),
-        top_is_label=beside.get("top_is_label"),
-        disposition=beside.get("disposition"),
-        temperature=beside.get("temperature"),
-    )
+    try:
+        return Given(
+            probabilities=tuple(given if exact else (value / total for value in given)),
+            label_mass=beside.get("label_mass"),
+            top_is_label=beside.get("top_is_label"),
+            disposition=beside.get("disposition"),
+            temperature=beside.get("temperature"),
+        )
+    except ValidationError as error:
+        where, message = first_fault(error)
+        raise NoAnswer(f"has a wrong {where}: {message}") from None
 
 
 def _probabilities(question: Question, answer: Mapping[str, Any]) -> list[Any]:

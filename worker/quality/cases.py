@@ -60,11 +60,12 @@ def load_cases(
     cases: dict[str, Case] = {}
     faults: list[str] = []
     for record in read_records(path):
-        place = f"{path.name}:{record.number}" if record.number is not None else path.name
+        place = f"{path.name}:{record.line}" if record.line is not None else path.name
         try:
             if not isinstance(record, Record):
                 raise _Fault(record.reason)
-            case = _case(record.value, place, questions, column)
+            called = f"{path.name}:{record.number}"
+            case = _case(record.value, called, questions, column)
             if case.case_id in cases:
                 raise _Fault("another case has the same id")
             cases[case.case_id] = case
@@ -92,7 +93,7 @@ def _check(path: Path, column: str) -> None:
         raise UsageError(f"{path} has no column {column}; it has {', '.join(header)}")
 
 
-def _case(tree: Any, place: str, questions: Mapping[str, Question], column: str) -> Case:
+def _case(tree: Any, called: str, questions: Mapping[str, Question], column: str) -> Case:
     if not isinstance(tree, dict):
         raise _Fault("must be an object")
     state = tree.get(column)
@@ -101,12 +102,12 @@ def _case(tree: Any, place: str, questions: Mapping[str, Question], column: str)
     if not state or (isinstance(state, str) and not state.strip()):
         raise _Fault(f"{column}: is empty")
     answers = dict(_answers(tree, questions))
-    return Case(_case_id(tree.get(_ID), place), state, answers)
+    return Case(_case_id(tree.get(_ID), called), state, answers)
 
 
-def _case_id(given: Any, place: str) -> str:
+def _case_id(given: Any, called: str) -> str:
     if given is None or given == "":
-        return place
+        return called
     is_number = isinstance(given, int) and not isinstance(given, bool)
     text = str(given) if is_number or isinstance(given, str) else ""
     if not text.strip() or len(text) > _LONGEST_ID:
@@ -126,6 +127,17 @@ def _answers(
             yield key, index
 
 
+def _check_agrees(question: Question, one: tuple[str, Any], other: tuple[str, Any]) -> None:
+    """Check that two columns that hold the answer to one question mean the same option."""
+    try:
+        indices = {option_index(question, one[1]), option_index(question, other[1])} - {None}
+        agree = len(indices) <= 1
+    except NoOption:
+        agree = one[1] == other[1]  # what is wrong is told of the first
+    if not agree:
+        raise _Fault(f"{one[0]} and {other[0]}: are two answers to one question")
+
+
 def _written(
     tree: Mapping[str, Any], questions: Mapping[str, Question]
 ) -> dict[str, tuple[str, Any]]:
@@ -137,6 +149,7 @@ def _written(
             for name in (f"{_ANSWER_COLUMN}{key}", key):
                 if name in tree:
                     found.setdefault(key, (name, tree[name]))
+                    _check_agrees(questions[key], found[key], (name, tree[name]))
         return found
     if not isinstance(written, dict):
         raise _Fault(f"{ANSWERS}: must be an object of answers by question")

@@ -1,15 +1,16 @@
 """The file of a run: what was asked of whom, then a line for each case with all that came."""
 
 import json
+import math
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal, TypeVar
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from worker.decision.outcome import Provenance, QuestionSetProvenance
-from worker.decision.policy import Disposition
+from worker.decision.policy import Disposition, Temperature
 from worker.decision.ticket import first_fault
 from worker.errors import UsageError
 from worker.lines import LineFile, open_lines, read_lines
@@ -19,6 +20,13 @@ FORMAT: Literal["decision-run/1"] = "decision-run/1"
 Probe = Literal["order", "injection"]
 
 _BEGINNING = b'{"format"'
+_MOST_OFF = 1e-6  # what is written was made a distribution before
+
+_Share = Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)]
+_Distribution = Annotated[tuple[_Share, ...], Field(min_length=1)]
+_Seconds = Annotated[float, Field(ge=0, allow_inf_nan=False)]
+_Count = Annotated[int, Field(ge=0)]
+_Line = TypeVar("_Line", bound="_Part")
 
 
 class _Part(BaseModel):
@@ -39,7 +47,13 @@ class AskedQuestion(_Part):
     """One question of the set: its options by name, in the order of all distributions."""
 
     type: Literal["choice", "score", "noul"]
-    options: tuple[str, ...]
+    options: tuple[str, ...] = Field(min_length=1)
+
+    @model_validator(mode="after")
+    def _check_options(self) -> "AskedQuestion":
+        if len(set(self.options)) != len(self.options):
+            raise ValueError("two options have the same name")
+        return self
 
 
 class Source(_Part):
@@ -81,11 +95,11 @@ class Given(_Part):
         temperature: of a policy, which the probabilities went through; None: none, or not told.
     """
 
-    probabilities: tuple[float, ...]
-    label_mass: float | None = None
+    probabilities: _Distribution
+    label_mass: _Share | None = None
     top_is_label: bool | None = None
     disposition: Disposition | None = None
-    temperature: float | None = None
+    temperature: Temperature | None = None
 
     @property
     def best(self) -> int:
@@ -101,8 +115,8 @@ class Probed(_Part):
         told: the index of the option that the state was made to ask for.
     """
 
-    probabilities: tuple[float, ...]
-    told: int | None = None
+    probabilities: _Distribution
+    told: _Count | None = None
 
     @property
     def best(self) -> int:
@@ -135,13 +149,13 @@ class Result(_Part):
 
     case: str
     state_sha256: str
-    expected: dict[str, int]
+    expected: dict[str, _Count]
     answers: dict[str, Given] = Field(default_factory=dict)
     probes: dict[Probe, dict[str, Probed]] = Field(default_factory=dict)
-    seconds: float | None = None
-    evaluation_seconds: float | None = None
-    input_tokens: int | None = None
-    evaluated_tokens: int | None = None
+    seconds: _Seconds | None = None
+    evaluation_seconds: _Seconds | None = None
+    input_tokens: _Count | None = None
+    evaluated_tokens: _Count | None = None
     failure: Failure | None = None
 
 
@@ -175,7 +189,7 @@ def open_run(path: Path, header: Header) -> Iterator[RunFile]:
         first = next(lines, None)
         if first is not None:
             _check_same(_parse(Header, first, path, 1), header, path)
-        known = {result.case for result in _results(lines, path)}
+        known = {result.case for result in _results(lines, header, path)}
         file.cut_torn_line()
         if first is None:
             file.append([_line(header)])
@@ -190,12 +204,60 @@ def read_run(path: Path) -> tuple[Header, list[Result]]:
     """
     lines = read_lines(path)
     header = _parse(Header, next(lines, b""), path, 1)
-    return header, sorted(_results(lines, path), key=lambda result: result.case)
+    return header, sorted(_results(lines, header, path), key=lambda result: result.case)
 
 
-def _results(lines: Iterable[bytes], path: Path) -> Iterator[Result]:
+def _results(lines: Iterable[bytes], header: Header, path: Path) -> Iterator[Result]:
+    """Read results that fit the header, each of another case."""
+    known: set[str] = set()
     for number, line in enumerate(lines, 2):
-        yield _parse(Result, line, path, number)
+        result = _parse(Result, line, path, number)
+        fault = _fault(result, header)
+        if fault is None and result.case in known:
+            fault = "case: there is a line of the same case above"
+        if fault is not None:
+            raise _no_line(path, number, fault)
+        known.add(result.case)
+        yield result
+
+
+def _fault(result: Result, header: Header) -> str | None:
+    """Return why a result is none of this run; None: it is one."""
+    if result.failure is not None and (result.answers or result.probes):
+        return "failure: a case that has none cannot have answers"
+    for key, index in result.expected.items():
+        if (fault := _index_fault(header, key, index)) is not None:
+            return f"expected.{key}: {fault}"
+    for key, given in result.answers.items():
+        if (fault := _distribution_fault(header, key, given.probabilities)) is not None:
+            return f"answers.{key}: {fault}"
+    for kind, probed in result.probes.items():
+        for key, one in probed.items():
+            fault = _distribution_fault(header, key, one.probabilities)
+            fault = fault or _index_fault(header, key, one.told or 0)
+            if fault is not None:
+                return f"probes.{kind}.{key}: {fault}"
+    return None
+
+
+def _index_fault(header: Header, key: str, index: int) -> str | None:
+    question = header.questions.get(key)
+    if question is None:
+        return "the run has no such question"
+    if index >= len(question.options):
+        return f"there is no option {index}, the question has {len(question.options)}"
+    return None
+
+
+def _distribution_fault(header: Header, key: str, probabilities: tuple[float, ...]) -> str | None:
+    question = header.questions.get(key)
+    if question is None:
+        return "the run has no such question"
+    if len(probabilities) != len(question.options):
+        return f"{len(probabilities)} probabilities for {len(question.options)} options"
+    if abs(math.fsum(probabilities) - 1) > _MOST_OFF:
+        return "the probabilities do not sum to 1"
+    return None
 
 
 def _line(part: _Part) -> str:
@@ -203,14 +265,17 @@ def _line(part: _Part) -> str:
     return json.dumps(tree, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
 
 
-def _parse(kind: Any, line: bytes, path: Path, number: int) -> Any:
+def _parse(kind: type[_Line], line: bytes, path: Path, number: int) -> _Line:
     try:
         return kind.model_validate_json(line)
     except ValidationError as error:
         where, message = first_fault(error)
-        raise UsageError(
-            f"{path}:{number}: no line of a run, as `evaluate` writes it: {where}: {message}"
-        ) from None
+        raise _no_line(path, number, f"{where}: {message}" if where else message) from None
+
+
+def _no_line(path: Path, number: int, fault: str) -> UsageError:
+    what = "run" if number == 1 else "line of a run"
+    return UsageError(f"{path}:{number}: no {what}, as `evaluate` writes it: {fault}")
 
 
 def _check_same(there: Header, here: Header, path: Path) -> None:

@@ -2,6 +2,7 @@
 
 import gzip
 import json
+import os
 from pathlib import Path
 from typing import Any
 
@@ -136,8 +137,16 @@ SECRET = "jane-doe"
             "a.csv",
             "x,y\n1,2\n1\n1,2,3\n",
             {
-                "a.csv:2": "the row has 1 fields, the header 2",
-                "a.csv:3": "the row has 3 fields, the header 2",
+                "a.csv:2": "the row has 1 fields, the header 2 (line 3)",
+                "a.csv:3": "the row has 3 fields, the header 2 (line 4)",
+            },
+        ),
+        (
+            "a.csv",
+            'x,y\n"1\n1",2\n1\n1,"2\n3,4\n',
+            {
+                "a.csv:2": "the row has 1 fields, the header 2 (line 4)",
+                "a.csv": "is not CSV from here on: unexpected end of data (line 5)",
             },
         ),
         ("a.csv", b"x,y\n1,2\n\xff,2\n", {"a.csv": "is not UTF-8 from here on"}),
@@ -151,6 +160,31 @@ def test_what_cannot_be_read_is_named(
 
     assert faults == found
     assert SECRET not in json.dumps(found)
+
+
+def test_a_name_that_is_no_text_is_skipped(tmp_path: Path) -> None:
+    """Nothing can be called by it; the files beside it are read."""
+    folder = tmp_path / "mail"
+    write(folder / "a.txt", "one")
+    odd = Path(os.fsdecode(os.fsencode(folder) + b"/b\xff.txt"))
+    write(odd, "two")
+
+    assert ["mail/a.txt"] == [
+        one.name for one in read_sources([folder], Reading()) if isinstance(one, SourceDocument)
+    ]
+    assert [("mail/b\\xff.txt", "its name is not UTF-8, which a ticket id must be")] == list(
+        skipped(folder)
+    )
+    assert [("b\\xff.txt", "its name is not UTF-8, which a ticket id must be")] == list(
+        skipped(odd)
+    )
+
+
+def test_a_table_that_breaks_off_is_counted_as_far_as_it_goes(tmp_path: Path) -> None:
+    """For a progress bar; reading it says what is wrong."""
+    path = write(tmp_path / "a.csv", 'x,y\n1,2\n3,"4\n')
+
+    assert 1 == count_sources([path], Reading())
 
 
 @pytest.mark.parametrize(

@@ -54,6 +54,29 @@ def test_a_table_has_a_column_for_each_question(tmp_path: Path) -> None:
     ] == [(case.case_id, case.state, case.expected) for case in cases]
 
 
+def test_two_columns_for_one_question_must_agree(tmp_path: Path) -> None:
+    """A blank one says nothing; the fault is named by the line of the file."""
+    path = write(
+        tmp_path / "cases.csv",
+        "state,desk,answer.desk",
+        '"a\nb",money,money',
+        "c,tech,",
+        "d,tech,money",
+    )
+
+    with pytest.raises(UsageError) as caught:
+        load_cases(path, QUESTIONS)
+    assert "cases.csv:5: answer.desk and desk: are two answers to one question" == str(caught.value)
+
+
+def test_a_table_that_breaks_off_is_named(tmp_path: Path) -> None:
+    """With the line on which the row begins that has no end."""
+    path = write(tmp_path / "cases.csv", "state,desk", '"a\nb",money', '"c,tech', "d,tech")
+
+    with pytest.raises(UsageError, match=r"^cases.csv:4: is not CSV from here on: "):
+        load_cases(path, QUESTIONS)
+
+
 def test_what_is_wrong_is_named_by_line_and_place(tmp_path: Path) -> None:
     """All of it, up to twenty lines, without a word of the state or of the answer."""
     path = write(

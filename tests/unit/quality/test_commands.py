@@ -16,7 +16,7 @@ from worker.cli.compare import compare
 from worker.cli.evaluate import evaluate
 from worker.decision.policy_file import read_policy
 from worker.errors import UsageError
-from worker.quality.run_file import AskedQuestion, Result, Source, open_run
+from worker.quality.run_file import AskedQuestion, Failure, Result, Source, open_run
 from worker.rulebook import binding_of
 
 QUESTIONS = {"q": AskedQuestion(type="choice", options=("a", "b", "c"))}
@@ -50,6 +50,18 @@ def test_a_run_is_measured_again(tmp_path: Path, capsys: pytest.CaptureFixture[s
         call(evaluate)
     with pytest.raises(UsageError, match="needs --question-set"):
         call(evaluate, "--cases", "x.csv")
+
+
+def test_a_run_without_any_answer_falls_short(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Nothing was required, but nothing was measured either."""
+    failure = Failure(code="prompt_too_long")
+    failed = [one.model_copy(update={"answers": {}, "failure": failure}) for one in RESULTS[:3]]
+    run = write_run(tmp_path / "a.jsonl", failed)
+
+    assert 7 == call(evaluate, "--run", run, "--resamples", "20")
+    assert "evaluate: not one case was answered: prompt_too_long\n" == capsys.readouterr().err
 
 
 def test_runs_are_compared(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -1,5 +1,6 @@
 """Runs: every case asked once, noted when answered, and gone on with after any interruption."""
 
+import json
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -133,8 +134,94 @@ def test_what_is_no_run_is_named(tmp_path: Path) -> None:
     """With file and line."""
     path = tmp_path / "x.jsonl"
     path.write_text('{"format": "decision-submitted/1", "queue_url": "x"}\n')
-    with pytest.raises(UsageError, match=r"x.jsonl:1: no line of a run"):
+    with pytest.raises(UsageError, match=r"x.jsonl:1: no run, as `evaluate` writes it: format: "):
         read_run(path)
+
+
+GOOD = {
+    "case": "c",
+    "state_sha256": "ab",
+    "expected": {"desk": 1},
+    "answers": {"desk": {"probabilities": [0.25, 0.75], "label_mass": 0.5, "temperature": 2.0}},
+    "probes": {"injection": {"desk": {"probabilities": [0.5, 0.5], "told": 1}}},
+    "seconds": 0.5,
+}
+
+
+def desk(**fields: Any) -> dict[str, Any]:
+    return {"answers": {"desk": {"probabilities": [0.25, 0.75]} | fields}}
+
+
+def probed(**fields: Any) -> dict[str, Any]:
+    return {"probes": {"injection": {"desk": {"probabilities": [0.5, 0.5], "told": 1} | fields}}}
+
+
+@pytest.mark.parametrize(
+    ("change", "told"),
+    [
+        (desk(probabilities=[-1, 2]), "answers.desk.probabilities.0: input should be greater"),
+        (desk(probabilities=[1e308, 1e308]), "answers.desk.probabilities.0: input should be less"),
+        (desk(probabilities=[0.9, 0.9]), "answers.desk: the probabilities do not sum to 1"),
+        (desk(probabilities=[1.0]), "answers.desk: 1 probabilities for 2 options"),
+        (desk(probabilities=[]), "answers.desk.probabilities: "),
+        (desk(probabilities=[float("nan"), 1]), "answers.desk.probabilities.0: "),
+        (desk(label_mass=5), "answers.desk.label_mass: "),
+        (desk(temperature=0), "answers.desk.temperature: "),
+        ({"answers": {"other": {"probabilities": [1]}}}, "answers.other: the run has no such"),
+        ({"expected": {"desk": 2}}, "expected.desk: there is no option 2, the question has 2"),
+        ({"expected": {"desk": -1}}, "expected.desk: input should be greater"),
+        ({"expected": {"other": 0}}, "expected.other: the run has no such question"),
+        (probed(told=2), "probes.injection.desk: there is no option 2"),
+        (probed(probabilities=[0.5]), "probes.injection.desk: 1 probabilities for 2 options"),
+        ({"seconds": -1}, "seconds: input should be greater"),
+        ({"input_tokens": -1}, "input_tokens: input should be greater"),
+        ({"failure": {"code": "x"}}, "failure: a case that has none cannot have answers"),
+    ],
+)
+def test_a_line_that_was_altered_is_named(
+    tmp_path: Path, change: dict[str, Any], told: str
+) -> None:
+    """With its place in the line, before anything is measured with it or goes into a policy."""
+    path = tmp_path / "run.jsonl"
+    with open_run(path, make_header()):
+        pass
+    with path.open("a") as file:
+        file.write(f"{json.dumps(GOOD)}\n{json.dumps(GOOD | {'case': 'd'} | change)}\n")
+
+    with pytest.raises(UsageError) as caught:
+        read_run(path)
+    assert f"{path}:3: no line of a run, as `evaluate` writes it: {told}" in str(caught.value)
+
+
+def test_a_case_is_in_a_run_once(tmp_path: Path) -> None:
+    """Twice, it would count twice."""
+    path = tmp_path / "run.jsonl"
+    with open_run(path, make_header()):
+        pass
+    with path.open("a") as file:
+        file.write(f"{json.dumps(GOOD)}\n" * 2)
+
+    with pytest.raises(UsageError, match=r":3: .* case: there is a line of the same case above"):
+        read_run(path)
+
+
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [([], "questions.desk.options: "), (["a", "a"], "two options have the same name")],
+)
+def test_a_run_has_questions_with_options(tmp_path: Path, options: list[str], told: str) -> None:
+    """Each by its own name."""
+    path = tmp_path / "run.jsonl"
+    with open_run(path, make_header()):
+        pass
+    header = json.loads(path.read_text())
+    header["questions"]["desk"]["options"] = options
+    path.write_text(f"{json.dumps(header)}\n")
+
+    with pytest.raises(UsageError) as caught:
+        read_run(path)
+    assert f"{path}:1: no run, as `evaluate` writes it: " in str(caught.value)
+    assert told in str(caught.value)
 
 
 async def test_probes_ask_in_another_way(tmp_path: Path) -> None:

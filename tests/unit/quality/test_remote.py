@@ -175,6 +175,13 @@ def test_what_is_no_answer_is_not_measured(key: str, answer: Any, reason: str) -
         read_given(SET.questions[key], answer, {})
 
 
+def test_a_sign_that_is_none_is_no_answer() -> None:
+    """Such as a share over 1: the run would not be read again."""
+    answer = {"type": "choice", "probabilities": {"money": 0.5, "tech": 0.5}}
+    with pytest.raises(NoAnswer, match="has a wrong label_mass: "):
+        read_given(SET.questions["desk"], answer, {"label_mass": 5})
+
+
 def test_rounded_probabilities_are_a_distribution_again() -> None:
     """And those that were not rounded keep their bits."""
     rounded = {"type": "choice", "probabilities": {"money": 0.33, "tech": 0.66}}
