@@ -36,6 +36,7 @@ EVENTS: Mapping[str, str] = MappingProxyType(
         "model_loaded": "the model was loaded and its contexts were made",
         "outcome_offloaded": "an outcome too large for the topic went to S3",
         "policy_mismatched": "the policy was made for something else; every answer is for review",
+        "policy_names_missed": "the policy names sets, questions or options that are not here",
         "poll_failed": "a poll failed and is tried again after a pause",
         "question_sets_kept": "a file of question sets is wrong; the sets stayed as they were",
         "question_sets_loaded": "the question sets were read",

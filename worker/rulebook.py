@@ -16,6 +16,7 @@ from worker.decision.policy_file import (
     mismatches,
 )
 from worker.decision.question_set import QuestionSet
+from worker.decision.rule_names import unknown_names
 from worker.errors import UsageError
 from worker.settings import Settings
 
@@ -41,8 +42,11 @@ def bind_policy(
     """
     if profile is None:
         return REVIEW_ALL
-    faults = mismatches(profile.policy.bound_to, binding_of(provenance, sets))
+    known = tuple(sets)
+    faults = mismatches(profile.policy.bound_to, binding_of(provenance, known))
     if not faults:
+        if known and (unknown := unknown_names(profile.policy, known)):
+            _log.warning("policy_names_missed", places=unknown)
         return profile
     told = f"policy {profile.policy.name} does not fit: {'; '.join(faults)}"
     if settings.policy_mismatch == "refuse":

@@ -47,15 +47,24 @@ class Folder:
         return await asyncio.to_thread(self._read)
 
     def _read(self) -> list[tuple[str, bytes]]:
-        try:
-            paths = sorted(self._path.iterdir())
-            return [
-                (path.name, path.read_bytes())
-                for path in paths
-                if is_question_set_file(path.name) and path.is_file()
-            ]
-        except OSError as error:
-            raise UsageError(f"question sets: {error.filename}: {error.strerror}") from error
+        return read_folder(self._path)
+
+
+def read_folder(folder: Path) -> list[tuple[str, bytes]]:
+    """Return name and content of each question set of a folder.
+
+    Raises:
+        UsageError: a file cannot be read, or what has a file's name is none: a link to nothing, a
+            folder, a pipe.
+    """
+    try:
+        paths = [path for path in sorted(folder.iterdir()) if is_question_set_file(path.name)]
+        odd = [str(path) for path in paths if not path.is_file()]
+        if odd:
+            raise UsageError(f"question sets: {', '.join(odd)}: not a file")
+        return [(path.name, path.read_bytes()) for path in paths]
+    except OSError as error:
+        raise UsageError(f"question sets: {error.filename}: {error.strerror}") from error
 
 
 class BookShelf:

@@ -4,6 +4,7 @@ import asyncio
 import json
 import os
 import signal
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -47,6 +48,18 @@ async def test_a_folder_is_read_and_read_again(tmp_path: Path) -> None:
     await shelf.reload()
 
     assert ["desk@1", "desk@2"] == [one.key for one in shelf.sets]
+
+
+@pytest.mark.parametrize("make", [Path.mkdir, os.mkfifo, lambda path: path.symlink_to("nowhere")])
+async def test_what_is_called_a_set_and_is_no_file_is_named(
+    tmp_path: Path, make: Callable[[Path], None]
+) -> None:
+    """A folder, a pipe or a link to nothing: somebody meant a set to be there."""
+    write_set(tmp_path)
+    make(tmp_path / "more.yaml")
+
+    with pytest.raises(UsageError, match=r"question sets: .*/more.yaml: not a file"):
+        await open_shelf(Settings(question_sets=tmp_path))
 
 
 @pytest.mark.parametrize("fields", [{"owner": "someone else"}, {"questions": {}}])

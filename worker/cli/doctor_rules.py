@@ -6,7 +6,8 @@ from worker.cli.findings import Finding
 from worker.decision.outcome import Provenance
 from worker.decision.policy_file import Profile
 from worker.decision.question_set import NO_SETS, QuestionSets
-from worker.errors import WorkerError
+from worker.decision.rule_names import unknown_names
+from worker.errors import UsageError, WorkerError
 from worker.library import open_policy, open_shelf
 from worker.rulebook import bind_policy
 from worker.settings import Settings
@@ -30,7 +31,7 @@ class Rules:
 async def examine_rules(settings: Settings) -> Rules:
     """Read question sets and policy."""
     sets, on_sets = await _examine_sets(settings)
-    profile, on_policy = await _examine_policy(settings)
+    profile, on_policy = await _examine_policy(settings, sets)
     return Rules(sets, profile, (on_sets, on_policy))
 
 
@@ -46,17 +47,17 @@ async def _examine_sets(settings: Settings) -> tuple[QuestionSets, Finding]:
     return shelf.sets, Finding(name, f"{keys} (in {place})")
 
 
-async def _examine_policy(settings: Settings) -> tuple[Profile | None, Finding]:
-    name = "policy"
+async def _examine_policy(settings: Settings, sets: QuestionSets) -> tuple[Profile | None, Finding]:
+    name, place = "policy", str(settings.policy or "not set")
     try:
         profile = await open_policy(settings)
     except WorkerError as error:
-        return None, Finding(name, str(settings.policy or "not set"), error)
+        return None, Finding(name, place, error)
     if profile is None:
         return None, Finding(name, "none: every answer is for review")
-    return profile, Finding(
-        name, f"{profile.policy.name}, profile {profile.name} (in {settings.policy})"
-    )
+    told = f"{profile.policy.name}, profile {profile.name} (in {place})"
+    unknown = unknown_names(profile.policy, sets) if len(sets) else []
+    return profile, Finding(name, told, UsageError("; ".join(unknown)) if unknown else None)
 
 
 def examine_binding(rules: Rules, provenance: Provenance, settings: Settings) -> list[Finding]:

@@ -1,7 +1,7 @@
 """Policies as files: rules by question, in named profiles, bound to what they were made for."""
 
 from collections.abc import Mapping
-from typing import Annotated, Protocol, TypeVar
+from typing import Annotated, Literal, Protocol, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -13,6 +13,8 @@ from worker.decision.strict_file import read_document
 from worker.errors import UsageError
 
 _SHA256 = "^[0-9a-f]{64}$"
+_SetName = Annotated[str, Field(pattern="^[A-Za-z0-9][A-Za-z0-9_.-]*(@[1-9][0-9]*)?$")]
+_Kind = Literal["choice", "score", "noul"]
 
 Named = TypeVar("Named")
 
@@ -81,9 +83,9 @@ class Temperatures(_Part):
         types: by type of question: choice, score or noul.
     """
 
-    question_sets: dict[str, dict[str, Temperature]] = Field(default_factory=dict)
+    question_sets: dict[_SetName, dict[str, Temperature]] = Field(default_factory=dict)
     questions: dict[str, Temperature] = Field(default_factory=dict)
-    types: dict[str, Temperature] = Field(default_factory=dict)
+    types: dict[_Kind, Temperature] = Field(default_factory=dict)
 
 
 class Rules(_Part):
@@ -96,9 +98,9 @@ class Rules(_Part):
         default: for every other question.
     """
 
-    question_sets: dict[str, dict[str, Rule]] = Field(default_factory=dict)
+    question_sets: dict[_SetName, dict[str, Rule]] = Field(default_factory=dict)
     questions: dict[str, Rule] = Field(default_factory=dict)
-    types: dict[str, Rule] = Field(default_factory=dict)
+    types: dict[_Kind, Rule] = Field(default_factory=dict)
     default: Rule | None = None
 
 

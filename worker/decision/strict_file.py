@@ -39,8 +39,18 @@ def read_document(kind: type[Document], name: str, content: bytes) -> Document:
     try:
         return kind.model_validate(tree)
     except ValidationError as error:
-        where, message = first_fault(error)
+        where, message = _first_fault(error)
         raise UsageError(f"{name}: {where}: {message}" if where else f"{name}: {message}") from None
+
+
+def _first_fault(error: ValidationError) -> tuple[str, str]:
+    """Return place and sentence; unlike a ticket's, a file's fields may be named."""
+    where, message = first_fault(error)
+    fault = error.errors(include_url=False, include_input=False)[0]
+    if fault["type"] == "extra_forbidden":
+        field = ascii(fault["loc"][-1])
+        return where, f"there is no field {field} here"
+    return where, message
 
 
 def parse_file(name: str, content: bytes) -> Any:

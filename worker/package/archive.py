@@ -11,10 +11,11 @@ from pathlib import Path, PurePosixPath
 
 from worker.decision.model_manifest import FILE_NAME, SCHEMA, ModelManifest, PackedFile
 from worker.decision.policy_file import read_policy
-from worker.decision.question_set import is_question_set_file, load_question_sets
+from worker.decision.question_set import load_question_sets
 from worker.engine.fingerprint import sha256_of
 from worker.engine.model_files import check_files, model_files
 from worker.errors import UsageError
+from worker.shelf import read_folder
 
 SETS_FOLDER = "question-sets"
 
@@ -96,11 +97,7 @@ def write_package(
 def _read_sets(folder: Path | None) -> dict[str, bytes]:
     if folder is None:
         return {}
-    files = [
-        (path.name, path.read_bytes())
-        for path in sorted(folder.iterdir())
-        if is_question_set_file(path.name) and path.is_file()
-    ]
+    files = read_folder(folder)
     load_question_sets(files)
     return {f"{SETS_FOLDER}/{name}": content for name, content in files}
 
