@@ -58,8 +58,7 @@ async def run_faces(
     """
     check_model(settings)
     async with AsyncExitStack() as stack:
-        if settings.question_sets is not None or settings.api_keys_file is not None:
-            stack.enter_context(lifecycle.hangups())
+        stack.enter_context(lifecycle.hangups())
         tracer = await _open_tracer(stack, settings, lifecycle)
         sidecar: Sidecar | None = None
         if settings.port is not None:

@@ -26,6 +26,7 @@ EVENTS: Mapping[str, str] = MappingProxyType(
         "exit_forced": "a second signal ended the process at once",
         "extension_failed": "leases could not be extended this time",
         "failed": "the process ends because something cannot go on",
+        "hangup_ignored": "SIGHUP came, and there is nothing to read again",
         "join_failed": "a context that read branches of another's ticket met a bug",
         "keys_not_reloaded": "the file of keys is wrong; the keys stayed as they were",
         "keys_read": "callers need one of so many keys, or none",

@@ -117,6 +117,8 @@ class Lifecycle:
         while True:
             await asked.wait()
             asked.clear()
+            if not self._hangup_calls:
+                _log.info("hangup_ignored")
             for call in self._hangup_calls:
                 await call()
 

@@ -90,6 +90,7 @@ async def test_a_stop_with_a_caller_at_hand(start: Start, tiny_model: Path) -> N
         running = asyncio.create_task(ask())
         while (await get("/health"))[1]["requests_in_progress"] == 0:
             pass
+        worker.process.send_signal(signal.SIGHUP)  # there is nothing to read again
         worker.process.send_signal(signal.SIGTERM)
         while (ping := await get("/ping"))[0] == 200:
             pass

@@ -57,6 +57,20 @@ def test_the_same_input_makes_the_same_bytes(tmp_path: Path) -> None:
     assert ["one.tar.gz", "two.tar.gz"] == sorted(p.name for p in tmp_path.glob("*.tar.gz*"))
 
 
+def test_a_package_replaces_nothing_that_goes_into_it(tmp_path: Path) -> None:
+    """Nor what is called as an unfinished one might be."""
+    model = make_model(tmp_path)
+    before = model.read_bytes()
+    beside = tmp_path / "model.tar.gz.unfinished"
+    beside.write_text("somebody's")
+
+    with pytest.raises(UsageError, match="it is read as well"):
+        write_package(model, model, ORIGIN)
+    write_package(tmp_path / "model.tar.gz", model, ORIGIN)
+    assert before == model.read_bytes()
+    assert "somebody's" == beside.read_text()
+
+
 def test_members_belong_to_nobody_and_are_sorted(tmp_path: Path) -> None:
     """What a file system adds would make other bytes elsewhere."""
     write_package(tmp_path / "m.tar.gz", make_model(tmp_path), ORIGIN, make_sets(tmp_path / "s"))

@@ -4,12 +4,13 @@ import asyncio
 import json
 import os
 import signal
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, MutableMapping
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
+import structlog
 
 from tests.factories import QUESTIONS, make_provenance, make_ticket, make_wording
 from tests.fakes import FakeEngine
@@ -98,6 +99,22 @@ async def test_each_hangup_is_answered_by_all() -> None:
             assert ["keys", "sets"] == [await called.get(), await called.get()]
 
     assert not asyncio.get_running_loop().remove_signal_handler(signal.SIGHUP)
+
+
+async def test_a_hangup_that_nobody_waits_for_is_ignored() -> None:
+    """It would end the process, and what it has in hand."""
+    loop = asyncio.get_running_loop()
+    told = asyncio.Event()
+    lifecycle = Lifecycle()
+
+    def note(_logger: object, _name: str, event: MutableMapping[str, Any]) -> Mapping[str, Any]:
+        assert "hangup_ignored" == event["event"]
+        loop.call_soon(told.set)
+        raise structlog.DropEvent
+
+    with structlog.testing.capture_logs(processors=[note]), lifecycle.hangups():
+        os.kill(os.getpid(), signal.SIGHUP)
+        await told.wait()
 
 
 async def test_a_ticket_asks_a_set_by_name(tmp_path: Path) -> None:

@@ -16,6 +16,7 @@ from rich.text import Text
 from worker.decision.policy_file import Binding
 from worker.decision.strict_json import parse_json
 from worker.errors import Rejected, UsageError
+from worker.outputs import write_output
 from worker.quality.extra import check_extra
 from worker.quality.run_file import Header, read_run
 from worker.rulebook import binding_of
@@ -108,10 +109,7 @@ def calibrate(
         _description(header, told),
     )
     content = write_policy(policy, output.name)
-    try:
-        output.write_bytes(content)
-    except OSError as error:
-        raise UsageError(f"cannot write {output}: {error.strerror}") from error
+    write_output(output, content, [run, *([] if manifest is None else [manifest])])
     if as_json:
         click.echo(json.dumps(dataclasses.asdict(calibration), ensure_ascii=False, indent=2))
         return

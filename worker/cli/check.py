@@ -16,6 +16,7 @@ from worker.cli.options import SettingsCommand, read_settings
 from worker.decision.question_set import QuestionSets
 from worker.errors import ExitCode, UsageError
 from worker.library import open_shelf
+from worker.outputs import write_output
 from worker.quality.golden import ask_examples, expected_options
 from worker.quality.lint import Finding, lint
 from worker.quality.versions import (
@@ -103,11 +104,8 @@ def _recorded(folder: Path) -> dict[str, str]:
 
 
 def _record(folder: Path, sets: QuestionSets) -> None:
-    path = folder / RECORD_NAME
-    try:
-        path.write_text(write_record(extend_record(_recorded(folder), sets)), "utf-8")
-    except OSError as error:
-        raise UsageError(f"{path}: {error.strerror}") from error
+    written = write_record(extend_record(_recorded(folder), sets))
+    write_output(folder / RECORD_NAME, written.encode())
 
 
 def _show(

@@ -21,6 +21,7 @@ from worker.decision.outcome import QuestionSetProvenance
 from worker.decision.question_set import QuestionSet
 from worker.errors import ExitCode, UsageError
 from worker.lifecycle import Lifecycle
+from worker.outputs import check_output, write_output
 from worker.quality.asking import Target
 from worker.quality.cases import Case, load_cases
 from worker.quality.evaluation import Evaluation
@@ -133,18 +134,21 @@ def evaluate(
     own = ("question_set", "column", "url", "ask_model", "key_file", "by_name", "probe", "at_once")
     options = {name: flags.pop(name) for name in own}
     settings = read_settings(flags, usual_log_level="warning")
-    if cases is not None:
-        run = run or cases.with_suffix(_SUFFIX)
-        if not asyncio.run(_ask(_plan(cases, run, options, settings), settings)):
-            click.echo("evaluate: interrupted; the same command goes on", err=True)
-            return ExitCode.DRAINED_UNFINISHED
-    elif run is None:
-        raise UsageError("evaluate needs --cases, or a --run to measure again")
+    if run is None:
+        if cases is None:
+            raise UsageError("evaluate needs --cases, or a --run to measure again")
+        run = cases.with_suffix(_SUFFIX)
+    inputs = [run] if cases is None else [cases, run]
+    if report is not None:
+        check_output(report, inputs)  # the answers may take hours
+    if cases is not None and not asyncio.run(_ask(_plan(cases, run, options, settings), settings)):
+        click.echo("evaluate: interrupted; the same command goes on", err=True)
+        return ExitCode.DRAINED_UNFINISHED
     page, code = _tell(
         run, requirements, resamples, seed, as_json=as_json, paged=report is not None
     )
     if report is not None:
-        _write(report, page)
+        write_output(report, page.encode(), inputs)
     return code
 
 
@@ -269,6 +273,8 @@ def _tell(
     page = write_page(header, results, summary, resamples) if paged else ""
     measured = summary.flat()
     unmet = [told for one in requirements if (told := one.unmet(measured)) is not None]
+    if not any(result.answers for result in results):
+        unmet.append(_nothing_answered(results))
     if as_json:
         tree = {
             "run": str(path),
@@ -280,8 +286,6 @@ def _tell(
     else:
         print_summary(header, summary, is_terminal=sys.stdout.isatty())
         click.echo(f"evaluate: {summary.cases} cases; run {path}")
-    if not any(result.answers for result in results):
-        unmet.append(_nothing_answered(results))
     for told in unmet:
         click.echo(f"evaluate: {told}", err=True)
     return page, ExitCode.FELL_SHORT if unmet else ExitCode.DONE
@@ -290,10 +294,3 @@ def _tell(
 def _nothing_answered(results: Sequence[Result]) -> str:
     codes = sorted({one.failure.code for one in results if one.failure is not None})
     return f"not one case was answered: {', '.join(codes) or 'the run has none'}"
-
-
-def _write(path: Path, page: str) -> None:
-    try:
-        path.write_text(page, "utf-8")
-    except OSError as error:
-        raise UsageError(f"{path}: {error.strerror}") from error

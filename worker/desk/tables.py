@@ -2,7 +2,6 @@
 
 import csv
 import itertools
-import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -10,6 +9,7 @@ from typing import Any
 from worker.desk.outcomes import Outcome, read_outcomes
 from worker.desk.rows import Columns, columns_of
 from worker.errors import UsageError
+from worker.outputs import unfinished_output
 
 _ROWS_AT_ONCE = 10_000
 
@@ -39,15 +39,8 @@ def write_table(output: Path) -> int:
     """
     source = collected_in(output)
     columns = columns_of(read_outcomes(source))
-    beside = output.with_name(f"{output.name}.new")
-    try:
-        rows = _WRITERS[output.suffix](beside, columns, read_outcomes(source))
-        with beside.open("rb") as file:
-            os.fsync(file.fileno())
-        beside.replace(output)
-    except OSError as error:
-        raise UsageError(f"cannot write {output}: {error.strerror}") from error
-    return rows
+    with unfinished_output(output, [source]) as unfinished:
+        return _WRITERS[output.suffix](unfinished, columns, read_outcomes(source))
 
 
 def _write_csv(path: Path, columns: Columns, outcomes: Iterable[Outcome]) -> int:

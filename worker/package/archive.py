@@ -5,7 +5,7 @@ import hashlib
 import io
 import json
 import tarfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
@@ -15,6 +15,7 @@ from worker.decision.question_set import load_question_sets
 from worker.engine.fingerprint import sha256_of
 from worker.engine.model_files import check_files, model_files
 from worker.errors import UsageError
+from worker.outputs import check_output, unfinished_output
 from worker.shelf import read_folder
 
 SETS_FOLDER = "question-sets"
@@ -69,6 +70,8 @@ def write_package(
     """
     check_files(model, None)
     try:
+        inputs = _inputs(model, question_sets, policy)
+        check_output(output, inputs)  # a checksum of weights takes a while
         sets = _read_sets(question_sets)
         rules = _read_policy(policy)
         manifest = ModelManifest(
@@ -85,13 +88,18 @@ def write_package(
             manifest.model_dump(mode="json", by_alias=True, exclude_none=True), indent=2
         )
         small = {**sets, **rules, FILE_NAME: written.encode() + b"\n"}
-        return Packed(manifest, *_write(output, model_files(model), small))
+        return Packed(manifest, *_write(output, model_files(model), small, inputs))
     except OSError as error:
         raise UsageError(f"package: {error.filename}: {error.strerror}") from error
     except ValueError as error:
         raise UsageError(f"package: {model.name}: a name must be plain letters and digits") from (
             error
         )
+
+
+def _inputs(model: Path, question_sets: Path | None, policy: Path | None) -> list[Path]:
+    sets = [] if question_sets is None else list(question_sets.iterdir())
+    return [*model_files(model), *sets, *([] if policy is None else [policy])]
 
 
 def _read_sets(folder: Path | None) -> dict[str, bytes]:
@@ -117,10 +125,11 @@ def _packed(files: Mapping[str, bytes]) -> tuple[PackedFile, ...]:
     )
 
 
-def _write(output: Path, model: Sequence[Path], small: Mapping[str, bytes]) -> tuple[str, int]:
-    unfinished = output.with_name(f"{output.name}.unfinished")
+def _write(
+    output: Path, model: Sequence[Path], small: Mapping[str, bytes], inputs: Iterable[Path]
+) -> tuple[str, int]:
     members: dict[str, Path | bytes] = {**{path.name: path for path in model}, **small}
-    try:
+    with unfinished_output(output, inputs) as unfinished:
         with (
             unfinished.open("wb") as file,
             gzip.GzipFile("", "wb", compresslevel=0, fileobj=file, mtime=0) as stored,
@@ -128,12 +137,7 @@ def _write(output: Path, model: Sequence[Path], small: Mapping[str, bytes]) -> t
         ):
             for name, content in sorted(members.items()):
                 _add(archive, name, content)
-        sha256 = sha256_of([unfinished])
-        size_bytes = unfinished.stat().st_size
-        unfinished.replace(output)
-    finally:
-        unfinished.unlink(missing_ok=True)
-    return sha256, size_bytes
+        return sha256_of([unfinished]), unfinished.stat().st_size
 
 
 def _add(archive: tarfile.TarFile, name: str, content: Path | bytes) -> None:
