@@ -3,6 +3,7 @@
 
 PYTHON ?= python3
 WHEELS ?= $(HOME)/.cache/decision-worker/wheels
+IMAGES ?= $(HOME)/.cache/decision-worker/images
 ARGS ?=
 # Many tests wait for a process that starts on one core. Files are not split: their tests share
 # what is costly to start.
@@ -74,17 +75,27 @@ soak: setup  ## kill workers and fail calls for 10 minutes, count every ticket (
 
 # Names of hosts stay out of the file: whoever installs says where packages come from.
 # llama-cpp-python itself is in requirements-llama.txt.
-lock: $(VENV)/.created  ## write requirements.txt anew from pyproject.toml (ARGS=--upgrade for newer versions)
+lock: $(VENV)/.created  ## write the lock files anew from pyproject.toml (ARGS=--upgrade for newer versions)
 	@test -x $(VENV)/bin/uv || $(PIP) install uv
-	@cp requirements.txt $(VENV)/lock.txt 2>/dev/null || true
-	$(VENV)/bin/uv pip compile pyproject.toml --extra local --extra parquet --extra quality --extra tracing --extra docs --extra build --extra dev \
-	  --universal --python-version 3.11 --generate-hashes --no-annotate --no-header \
-	  --no-emit-package llama-cpp-python --quiet $(ARGS) --output-file $(VENV)/lock.txt >/dev/null
-	@if grep -nE '://|^-' $(VENV)/lock.txt; then echo "error: the lock names a place" >&2; exit 1; fi
-	@{ echo "# Made by 'make lock' from pyproject.toml: everything but llama.cpp, with hashes, for"; \
-	   echo "# every platform and Python >= 3.11. Do not edit."; \
-	   grep -v '^#' $(VENV)/lock.txt; } >$(VENV)/requirements.new
-	@mv $(VENV)/requirements.new requirements.txt
+	@$(call lock,requirements.txt,--extra local --extra parquet --extra quality --extra tracing --extra docs --extra build --extra dev)
+	@$(call lock,docker/requirements.txt,--extra tracing --constraint requirements.txt)
+	@$(call lock,docker/requirements-build.txt,--extra image --extra build --constraint requirements.txt)
+
+# The file, and the extras that it holds. What is there already stays as it is.
+define lock
+  cp $(1) $(VENV)/lock.txt 2>/dev/null || true; \
+  $(VENV)/bin/uv pip compile pyproject.toml $(2) \
+    --universal --python-version 3.11 --generate-hashes --no-annotate --no-header \
+    --no-emit-package llama-cpp-python --quiet $(ARGS) --output-file $(VENV)/lock.txt >/dev/null && \
+  if grep -nE '://|^-' $(VENV)/lock.txt; then echo "error: the lock names a place" >&2; exit 1; fi && \
+  { echo "# Made by 'make lock' from pyproject.toml: everything but llama.cpp, with hashes, for"; \
+    echo "# every platform and Python >= 3.11. Do not edit."; \
+    grep -v '^#' $(VENV)/lock.txt; } >$(VENV)/requirements.new && \
+  mv $(VENV)/requirements.new $(1)
+endef
+
+image-check: setup  ## build the container image and run it, shut in; needs buildah, podman, runc, mmdebstrap and root
+	$(PY) tools/check_image.py --folder '$(IMAGES)' --model "$$($(VENV)/bin/decision-worker sample-model | head -n 1)" $(ARGS)
 
 tables: setup  ## write the tables in docs/ that are made from the code
 	$(PY) tools/write_metrics_table.py

@@ -15,6 +15,7 @@ from typing import Any, Self
 import llama_cpp.llama_cpp as native
 
 _ERROR_LEVEL = 4  # GGML_LOG_LEVEL_ERROR
+_LIBRARIES = Path(native._base_path)  # noqa: SLF001 - LLAMA_CPP_LIB_PATH, where that is set
 _GPU_TYPES = (1, 2)  # GGML_BACKEND_DEVICE_TYPE_GPU and _IGPU
 
 
@@ -72,7 +73,14 @@ def start_backend() -> None:
         if not _started:
             native_log.install()
             native.llama_backend_init()
+            _load_backends()
             _started = True
+
+
+def _load_backends() -> None:
+    """Load backends where they are libraries of their own, of which the machine's best is taken."""
+    if _ggml_number("ggml_backend_reg_count") == 0:
+        _ggml("ggml_backend_load_all_from_path", None, ctypes.c_char_p(bytes(_LIBRARIES)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,6 +148,6 @@ def _ggml_list(name: str) -> Iterator[ctypes.c_void_p]:
 @cache
 def _libraries_sha256() -> str:
     digest = hashlib.sha256()
-    for path in sorted(Path(native.__file__).parent.glob("lib/*.so")):
+    for path in sorted(_LIBRARIES.glob("*.so")):
         digest.update(path.name.encode() + path.read_bytes())
     return digest.hexdigest()
