@@ -15,6 +15,8 @@ from worker.otel.extra import check_extra
 from worker.ports import Publisher
 from worker.queue.aws import Connection
 from worker.queue.consumer import Consumer
+from worker.queue.feedback import CONNECTIONS as FEEDBACK_CONNECTIONS
+from worker.queue.feedback import FeedbackConsumer
 from worker.queue.groups import Groups
 from worker.queue.handler import Handler
 from worker.queue.lease import Leases
@@ -75,13 +77,15 @@ async def run_faces(
             return
         if brain.shelf is not None:
             lifecycle.on_hangup(brain.shelf.reload)
-        probes.engine = brain.evaluator.engine
+        probes.evaluator = brain.evaluator
         if sidecar is not None:
             sidecar.answer_with(
                 brain.evaluator,
                 contexts=brain.size.contexts,
                 spells_control=brain.spells_control,
             )
+        if aws is not None and settings.feedback_queue_url is not None:
+            await _open_feedback(stack, settings, lifecycle, aws, brain.evaluator)
         lifecycle.ready()
         if queue is not None:
             _log.info("receive_started", queue_url=settings.queue_url, topic_arn=settings.topic_arn)
@@ -234,6 +238,39 @@ async def open_opener(stack: AsyncExitStack, settings: Settings, aws: Connection
     allowed = AllowList(tuple(map(Prefix.parse, settings.allow_bucket)))
     bookcase = Bookcase(documents, allowed, settings.max_document_bytes)
     return Opener(settings.max_body_bytes, bookcase)
+
+
+async def _open_feedback(
+    stack: AsyncExitStack,
+    settings: Settings,
+    lifecycle: Lifecycle,
+    aws: Connection,
+    evaluator: Evaluator,
+) -> None:
+    """Read the feedback queue until the stop event, which *stack* then waits for.
+
+    Raises:
+        UsageError: its URL is no queue's.
+        AwsUnusable: it cannot be used.
+    """
+    inbox = await stack.enter_async_context(
+        open_inbox(
+            aws,
+            settings.feedback_queue_url or "",
+            wait_seconds=settings.wait_seconds,
+            visibility_seconds=None,
+            connections=FEEDBACK_CONNECTIONS,
+        )
+    )
+    consumer = FeedbackConsumer(
+        inbox, evaluator.overrides, lifecycle, inbox.facts.dead_letter_url is not None
+    )
+    reading = asyncio.create_task(consumer.run(), name="feedback")
+
+    async def finish() -> None:
+        await reading
+
+    stack.push_async_callback(finish)
 
 
 async def _consume(

@@ -26,6 +26,7 @@ from worker.decision.prompt import Frame, PromptTemplate, chat_frame
 from worker.decision.prompt_file import read_prompt
 from worker.decision.question_set import NO_SETS
 from worker.decision.wording import Wording
+from worker.drift import Drift
 from worker.engine.cores import usable_cores
 from worker.engine.estimate import gpu_share
 from worker.engine.fingerprint import (
@@ -46,6 +47,7 @@ from worker.engine.spill import Spill
 from worker.errors import UsageError
 from worker.evaluator import Evaluator
 from worker.library import open_policy, open_shelf
+from worker.overrides import Overrides
 from worker.package.contents import open_package
 from worker.rulebook import bind_policy, policy_provenance
 from worker.settings import Settings
@@ -139,10 +141,16 @@ async def open_brain(settings: Settings) -> AsyncIterator[Brain]:
                 shelf=shelf or NO_SETS,
                 policy=policy,
                 overflow=overflow,
+                overrides=Overrides(lambda: _question_ids(shelf)),
+                drift=Drift(profile.policy.reference if profile is not None else {}),
             )
             yield Brain(evaluator, size, model.tokenizer.spells_control, shelf)
         finally:
             await _in_thread(lambda _: pool.close())
+
+
+def _question_ids(shelf: BookShelf | None) -> frozenset[str]:
+    return frozenset(key for one in (shelf.sets if shelf else ()) for key in one.questions)
 
 
 async def _in_thread(function: Callable[..., Result], *arguments: Any) -> Result:

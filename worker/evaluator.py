@@ -21,8 +21,10 @@ from worker.decision.scores import Reading, Scores, score_views
 from worker.decision.spelled import refuse_spelled
 from worker.decision.ticket import Ticket
 from worker.decision.wording import Wording
+from worker.drift import Drift
 from worker.errors import Rejected
 from worker.gate import Gate
+from worker.overrides import Overrides
 from worker.ports import Branch, Engine, Evaluation, Lane, Reply
 from worker.windowing import Windows
 
@@ -46,6 +48,8 @@ class Evaluator:
         shelf: where tickets' question sets are looked up; a set's own orders win.
         policy: turns scores into verdicts.
         overflow: what becomes of a state that is too long for one prompt; a set's own words win.
+        overrides: what people make of its answers.
+        drift: how far those are from what the policy was calibrated on.
         gate: where an evaluation that must be alone waits for all others, of both lanes.
     """
 
@@ -57,6 +61,8 @@ class Evaluator:
     shelf: Shelf = NO_SETS
     policy: Decider = REVIEW_ALL
     overflow: Overflow = REJECT_LONG
+    overrides: Overrides = field(default_factory=Overrides)
+    drift: Drift = field(default_factory=lambda: Drift({}))
     gate: Gate = field(default_factory=Gate)
 
     async def evaluate(
@@ -109,6 +115,11 @@ class Evaluator:
             usage=_usage(replies),
             timings=_timings(replies),
         )
+
+    def follow(self, outcome: Outcome) -> None:
+        """Note what went out, so that what becomes of it can be told."""
+        self.overrides.note(outcome)
+        self.drift.note(outcome)
 
     def reject(
         self, fault: Rejected, *, ticket_id: str, body: str, ticket: Ticket | None = None

@@ -86,6 +86,23 @@ NEAR_TIES = Counter(
     "Answers whose two likeliest options are within 0.05 of each other, by type",
     ["type"],
 )
+FEEDBACK = Counter(
+    "decision_feedback_total",
+    "What people decided about answers, by question (other: in no configured set), the answer's"
+    " disposition and result: upheld, overturned, or unknown when nobody knows the answer",
+    ["question", "disposition", "result"],
+)
+FEEDBACK_MESSAGES = Counter(
+    "decision_feedback_messages_total",
+    "Messages of the feedback queue, by result: taken, malformed or failed",
+    ["result"],
+)
+DRIFT = Gauge(
+    "decision_drift_psi",
+    "Population stability index of the last 1,000 answers against the policy's calibration, by set,"
+    " question and what: answers, confidence or label_mass; NaN until 200 are known",
+    ["question_set", "question", "what"],
+)
 POLICY_MISMATCHED = Gauge(
     "decision_policy_mismatched",
     "1 while the policy was made for something else and every answer is for review",

@@ -45,24 +45,28 @@ def test_answers_every_ticket_and_drains_at_once_when_idle(
     """Every ticket becomes one outcome, the queue is empty, no customer text leaves; exit 0.
 
     Metrics are read on their own port, and those of every panel are there; traces are flushed
-    before the end.
+    before the end. What a person decided comes through a queue of its own.
     """
     desk.send_tickets(tickets(5))
+    feedback_url = desk.sqs.create_queue(QueueName="feedback")["QueueUrl"]
     flags = ["--model", str(tiny_model), "--wait-seconds", "1", *desk.flags()]
     with collector_in_thread() as collector:
         endpoint = f"http://127.0.0.1:{collector.port}"
-        watched = ("--tracing", "--metrics-port", "0")
+        watched = ("--tracing", "--metrics-port", "0", "--feedback-queue-url", feedback_url)
         worker = start("run", *flags, *watched, OTEL_EXPORTER_OTLP_ENDPOINT=endpoint)
         port = worker.event("metrics_port_opened")["port"]
 
         outcomes = desk.outcomes(5)
+        told = {"ticket_id": outcomes[0]["ticket_id"], "question": "team", "decided": "nobody"}
+        desk.sqs.send_message(QueueUrl=feedback_url, MessageBody=json.dumps(told))
+        assert "overturned" == worker.event("feedback_counted")["result"]
         with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics") as answer:
             exposition = answer.read().decode()
         code = worker.stop()
 
     assert [f"ticket-{number}" for number in range(5)] == sorted(o["ticket_id"] for o in outcomes)
     assert {"review"} == {outcome["disposition"] for outcome in outcomes}
-    assert desk.take_all(desk.queue_url) == []
+    assert desk.take_all(desk.queue_url) == desk.take_all(feedback_url) == []
     assert desk.hidden() == 0
     assert code == 0
     spans = Counter(span.name.split()[0] for span in collector.spans())
@@ -70,8 +74,8 @@ def test_answers_every_ticket_and_drains_at_once_when_idle(
     assert {"process": 5, "evaluate": 5, "publish": 5, "delete": 5} == spans
     assert [] == faults(exposition)
     assert set() == missing(exposition)
-    told = "".join(map(str, collector.requests)) + exposition
-    assert SECRET not in json.dumps(outcomes) + "".join(worker.written) + told
+    shown = "".join(map(str, collector.requests)) + exposition
+    assert SECRET not in json.dumps(outcomes) + "".join(worker.written) + shown
 
 
 @pytest.mark.parametrize(

@@ -33,9 +33,10 @@ UNITS = ("seconds", "bytes", "tokens", "ratio")
 OTHER_UNITS = re.compile(r"_(milliseconds|ms|minutes|hours|kib|mib|mebibytes|percent)(_|$)")
 BOUNDED = {
     "code", "disposition", "face", "kind", "lane", "operation", "phase", "reason", "result",
-    "route", "stage", "type",
+    "route", "stage", "type", "question", "question_set", "what",
 }  # fmt: skip
-"""Labels whose values are words of ours, or one of HTTP's few hundred status codes."""
+"""Labels whose values are words of ours, one of HTTP's few hundred status codes, or what the
+configured question sets are called."""
 
 
 def test_the_page_is_current() -> None:

@@ -107,6 +107,7 @@ def calibrate(
         bound_to,
         name or f"{one.name}-{one.version}",
         _description(header, told),
+        results,
     )
     content = write_policy(policy, output.name)
     write_output(output, content, [run, *([] if manifest is None else [manifest])])

@@ -6,6 +6,7 @@ from typing import Annotated, Literal, Protocol, TypeVar
 from pydantic import BaseModel, ConfigDict, Field
 
 from worker.decision.canonical import canonical_sha256
+from worker.decision.drift import Reference
 from worker.decision.policy import NO_RULE, Rule, Temperature, Verdict, judge
 from worker.decision.question import Question
 from worker.decision.scores import Scores
@@ -114,6 +115,8 @@ class Policy(_Part):
         approver: who has approved it.
         bound_to: what it was made for.
         temperatures: what makes probabilities of the model's preferences, in every profile.
+        reference: how the answers were distributed that it was made with, by ``name@version`` of
+            a set, then by question; later answers are compared with it.
         profiles: rules by name, such as ``cautious``.
     """
 
@@ -123,6 +126,7 @@ class Policy(_Part):
     approver: str = ""
     bound_to: Binding
     temperatures: Temperatures = Field(default_factory=Temperatures)
+    reference: dict[_SetName, dict[str, Reference]] = Field(default_factory=dict)
     profiles: dict[str, Rules] = Field(min_length=1)
 
     def profile(self, name: str | None = None) -> "Profile":

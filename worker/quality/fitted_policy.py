@@ -2,6 +2,7 @@
 
 import json
 import re
+from collections.abc import Sequence
 from typing import Any
 
 import yaml
@@ -9,7 +10,8 @@ import yaml
 from worker.decision.policy_file import Binding, Policy, read_policy
 from worker.errors import Bug
 from worker.quality.calibration import Calibration, Fitted
-from worker.quality.run_file import Header
+from worker.quality.reference import references
+from worker.quality.run_file import Header, Result
 
 PROFILE = "default"
 _DIGITS = 6
@@ -17,7 +19,12 @@ _PLAIN = re.compile(r"[A-Za-z][A-Za-z0-9_-]*")
 
 
 def policy_of(
-    calibration: Calibration, header: Header, bound_to: Binding, name: str, description: str
+    calibration: Calibration,
+    header: Header,
+    bound_to: Binding,
+    name: str,
+    description: str,
+    results: Sequence[Result] = (),
 ) -> Policy:
     """Return a policy with a calibration's temperatures and thresholds.
 
@@ -27,6 +34,7 @@ def policy_of(
         bound_to: model, prompt and build that answered; the question set is added.
         name: of the policy.
         description: of where it comes from, for people.
+        results: of the run, whose distributions later answers are compared with.
     """
     one = header.question_set
     key = f"{one.name}@{one.version}"
@@ -34,6 +42,11 @@ def policy_of(
         question: round(fitted.temperature, _DIGITS)
         for question, fitted in calibration.questions.items()
         if fitted.fitted_on == "question"
+    }
+    used = {key: fitted.temperature for key, fitted in calibration.questions.items()}
+    reference = {
+        question: found.model_dump(mode="json", exclude_none=True)
+        for question, found in references(header, results, used).items()
     }
     tree = {
         "name": name,
@@ -46,6 +59,7 @@ def policy_of(
             **({"question_sets": {key: own}} if own else {}),
             "types": {kind: round(value, _DIGITS) for kind, value in calibration.types.items()},
         },
+        **({"reference": {key: reference}} if reference else {}),
         "profiles": {
             PROFILE: {
                 "question_sets": {

@@ -121,6 +121,7 @@ class Consumer:
             self.lifecycle.fail(error)
             return ()
         self._failed_polls = 0
+        metrics.DELIVERIES_RECEIVED.inc(len(deliveries))
         metrics.LAST_POLL.set(time.time())
         return deliveries
 

@@ -176,6 +176,7 @@ class Handler:
             return await self._reject(carried, fault)
         self.settled.publish(delivery.message_id, "decided")
         count_answers(outcome)
+        self.evaluator.follow(outcome)
         with metrics.STAGE_SECONDS.labels("delete").time():
             await self._delete(delivery)
         return "decided"

@@ -7,7 +7,6 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from worker import metrics
 from worker.decision.attributes import attribute_value
 from worker.errors import AwsUnusable
 from worker.ports import Delivery
@@ -238,7 +237,6 @@ def _trace_header(delivery: Delivery) -> Any:
 def _delivery(message: Any, asked_at: float) -> Delivery:
     attributes = message.get("Attributes", {})
     sent_at = int(attributes.get("SentTimestamp", 0)) / 1000
-    metrics.DELIVERIES_RECEIVED.inc()
     return Delivery(
         message_id=message["MessageId"],
         receipt_handle=message["ReceiptHandle"],

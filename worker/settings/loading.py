@@ -14,6 +14,7 @@ from worker.settings.platform import from_platform
 # What a setting with a pattern must be, in words.
 _PATTERNS = {
     "queue_url": "the URL of an SQS queue",
+    "feedback_queue_url": "the URL of an SQS queue",
     "topic_arn": "an ARN of an SNS topic",
     "tensor_split": "numbers with commas between them",
 }

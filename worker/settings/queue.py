@@ -21,6 +21,11 @@ class QueueSettings(BaseModel):
     topic_arn: str | None = setting(
         None, "SNS topic that outcomes go to", pattern=r"^arn:[^:]+:sns:[^:]+:\d+:[^:]+$"
     )
+    feedback_queue_url: str | None = setting(
+        None,
+        "SQS queue that tells what people decided about answers",
+        pattern=r"^https?://[^/]+/.+",
+    )
     max_in_hand: int = setting(16, "deliveries held at once", ge=1, le=1000)
     max_queued_tokens: int | None = setting(
         None,

@@ -75,6 +75,7 @@ class Asker:
         except WorkerError as error:
             raise Unanswered(error, wording) from error
         count_answers(outcome)
+        self.evaluator.follow(outcome)
         return query.write(outcome)
 
 

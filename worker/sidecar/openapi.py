@@ -7,16 +7,19 @@ from pydantic import BaseModel
 from pydantic.json_schema import models_json_schema
 
 from worker import __version__
+from worker.decision.feedback import Feedback
 from worker.decision.ticket import Ticket
+from worker.sidecar.feedback import FeedbackTaken
 from worker.sidecar.media import Media
 from worker.sidecar.semif import SemifError, SemifRequest, SemifShared, SemifSingle
 from worker.sidecar.systemone import ErrorBody, InvalidBody, SystemOneResponse
 
 _JSON, _LINES = Media.JSON.value[0], Media.LINES.value[0]
 _REFERENCE = "#/components/schemas/{model}"
-_REQUESTS: tuple[type[BaseModel], ...] = (Ticket, SemifRequest)
+_REQUESTS: tuple[type[BaseModel], ...] = (Ticket, SemifRequest, Feedback)
 _RESPONSES: tuple[type[BaseModel], ...] = (
     SystemOneResponse,
+    FeedbackTaken,
     SemifSingle,
     SemifShared,
     ErrorBody,
@@ -63,6 +66,7 @@ def document() -> dict[str, Any]:
             "/execution-parameters": _get("For SageMaker's batch transform", 200, 401),
             "/openapi.json": _get("This document", 200, 401),
             "/v1/systemone": {"post": _systemone()},
+            "/v1/feedback": {"post": _feedback()},
             "/invocations": {"post": _invocations()},
         },
         "components": {
@@ -88,6 +92,18 @@ def _systemone() -> dict[str, Any]:
         "responses": {
             "200": _answer({_JSON: _schema(SystemOneResponse)}),
             **{str(status): _error(status, ErrorBody) for status in _WHY if status != 422},
+            "422": _error(422, InvalidBody),
+        },
+    }
+
+
+def _feedback() -> dict[str, Any]:
+    return {
+        "summary": "Tell what a person decided about an answer",
+        "requestBody": _body({_JSON: _schema(Feedback)}),
+        "responses": {
+            "200": _answer({_JSON: _schema(FeedbackTaken)}),
+            **{str(status): _error(status, ErrorBody) for status in (400, 401, 408, 413, 415, 503)},
             "422": _error(422, InvalidBody),
         },
     }

@@ -5,6 +5,7 @@ from collections.abc import Callable
 from aiohttp import web
 
 from worker import metrics
+from worker.evaluator import Evaluator
 from worker.lifecycle import Lifecycle, Phase
 from worker.ports import Engine
 from worker.troubles import last_troubles
@@ -19,7 +20,7 @@ class Probes:
         in_progress: how many requests for decisions are in progress.
 
     Attributes:
-        engine: None until the model is loaded.
+        evaluator: None until the model is loaded.
     """
 
     def __init__(
@@ -32,7 +33,12 @@ class Probes:
         self._lifecycle = lifecycle
         self._stall_seconds = stall_seconds
         self._in_progress = in_progress
-        self.engine: Engine | None = None
+        self.evaluator: Evaluator | None = None
+
+    @property
+    def engine(self) -> Engine | None:
+        """The evaluator's engine; None until the model is loaded."""
+        return None if self.evaluator is None else self.evaluator.engine
 
     def add_to(self, application: web.Application) -> None:
         """Register the routes."""
@@ -58,6 +64,8 @@ class Probes:
             "requests_in_progress": self._in_progress(),
             "last_successful_poll_timestamp_seconds": metrics.last_poll(),
             "engine": engine,
+            "feedback": {} if self.evaluator is None else self.evaluator.overrides.told(),
+            "drift": {} if self.evaluator is None else self.evaluator.drift.told(),
             "last_troubles": last_troubles(),
         }
         return web.json_response(body, status=self._status())

@@ -8,6 +8,7 @@ from worker.decision.outcome import Provenance
 from worker.errors import NotReady
 from worker.sidecar.admission import Admission
 from worker.sidecar.exchange import Exchange
+from worker.sidecar.feedback import FeedbackRoute
 from worker.sidecar.formats import SYSTEM_ONE, UNDECIDED
 from worker.sidecar.middleware import REQUEST_ID, SYSTEM_ONE_PATH
 from worker.sidecar.openapi import document
@@ -25,6 +26,7 @@ class Routes:
         probes: what monitors ask.
         admission: knows the evaluator, when there is one.
         exchange: answers requests for decisions.
+        feedback: takes what people decided.
         max_body_bytes: for SageMaker to know.
 
     Attributes:
@@ -36,12 +38,14 @@ class Routes:
         probes: Probes,
         admission: Admission,
         exchange: Exchange,
+        feedback: FeedbackRoute,
         *,
         max_body_bytes: int,
     ) -> None:
         self._probes = probes
         self._admission = admission
         self._exchange = exchange
+        self._feedback = feedback
         self._max_body_bytes = max_body_bytes
         self.contexts = 1
 
@@ -52,6 +56,7 @@ class Routes:
         router.add_get("/v1/models", self.models)
         router.add_get("/execution-parameters", self.execution_parameters)
         router.add_get("/openapi.json", self.openapi)
+        router.add_post("/v1/feedback", self._feedback.answer, expect_handler=_receive_later)
         router.add_post("/invocations", self.invocations, expect_handler=_receive_later)
         router.add_post(SYSTEM_ONE_PATH, self.systemone, expect_handler=_receive_later)
 

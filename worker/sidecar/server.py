@@ -11,6 +11,7 @@ from worker.evaluator import Evaluator
 from worker.lifecycle import Lifecycle
 from worker.sidecar.admission import Admission
 from worker.sidecar.exchange import Exchange, Limits
+from worker.sidecar.feedback import FeedbackRoute
 from worker.sidecar.keys import Keys
 from worker.sidecar.listening import Listener
 from worker.sidecar.middleware import make_middleware
@@ -77,6 +78,7 @@ class Sidecar:
             self.probes,
             self._admission,
             self._exchange,
+            FeedbackRoute(self._admission, limits.body_seconds),
             max_body_bytes=options.max_body_bytes,
         )
         middleware = make_middleware(lifecycle, keys, guard_probes=options.guard_probes)
@@ -118,7 +120,7 @@ class Sidecar:
             spells_control: whether a text holds the spelling of a control token of the model.
         """
         self._admission.evaluator = evaluator
-        self.probes.engine = evaluator.engine
+        self.probes.evaluator = evaluator
         self._exchange.spells_control = spells_control
         self._routes.contexts = contexts
 

@@ -3,8 +3,10 @@
 import aiohttp
 import pytest
 
+from tests.factories import make_provenance, make_wording
 from tests.fakes import FakeEngine
 from worker.errors import UsageError
+from worker.evaluator import Evaluator
 from worker.lifecycle import Lifecycle
 from worker.sidecar.monitoring import open_monitoring
 from worker.sidecar.probes import Probes
@@ -25,7 +27,7 @@ async def test_what_monitors_ask() -> None:
                 return answer.status
 
         starting = [await status(path) for path in ("/ping", "/health", "/metrics")]
-        probes.engine = engine
+        probes.evaluator = Evaluator(engine, make_wording(), make_provenance())
         lifecycle.ready()
         ready = [await status(path) for path in ("/ping", "/health", "/metrics")]
         engine.stalled = 31.0

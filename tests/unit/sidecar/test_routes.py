@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from tests.factories import make_tree
 from tests.unit.sidecar.bench import JSON, make_request, open_bench
 from worker import metrics
 from worker.troubles import last_troubles
@@ -172,6 +173,8 @@ async def test_health() -> None:
         "requests_in_progress": 0,
         "last_successful_poll_timestamp_seconds": None,
         "engine": {"waiting_tokens": 7, "stalled_seconds": 0.0},
+        "feedback": {},
+        "drift": {},
         "last_troubles": last_troubles(),
     } == before.body
     assert 1234.5 == after.body["last_successful_poll_timestamp_seconds"]
@@ -204,3 +207,25 @@ async def test_execution_parameters(max_body_bytes: int, payload: int, concurren
         "BatchStrategy": "MULTI_RECORD",
         "MaxPayloadInMB": payload,
     } == answered.body
+
+
+async def test_feedback_is_counted() -> None:
+    """On what this worker answered itself; what is wrong is refused as System One refuses."""
+    told = {"ticket_id": "mine", "question": "refund", "decided": False}
+    async with open_bench() as bench:
+        await bench.post(make_tree(ticket_id="mine"), "/v1/systemone")
+        answers = [await bench.post(told, "/v1/feedback") for _ in range(2)]
+        unknown = await bench.post(told | {"ticket_id": "other"}, "/v1/feedback")
+        wrong = await bench.post(told | {"decided": None}, "/v1/feedback")
+        large = await bench.post(b" " * (1 << 17), "/v1/feedback")
+        health = await bench.get("/health")
+        bench.lifecycle.stop("test")
+        late = await bench.post(told, "/v1/feedback")
+
+    first, second = (answer.body["result"] for answer in answers)
+    assert first in ("upheld", "overturned")
+    assert "repeated" == second
+    assert "unknown" == unknown.body["result"]
+    assert {"other": {first: 1, "unknown": 1}} == health.body["feedback"]
+    assert [422, 413, 503] == [wrong.status, large.status, late.status]
+    assert ["body", "decided"] == wrong.body["detail"][0]["loc"][:2]
