@@ -10,7 +10,10 @@ Template = dict[str, Any]
 Rule = Callable[[Template], Iterator[str]]
 
 # An action that knows no resource, and why.
-WITHOUT_RESOURCE = {"ecr:GetAuthorizationToken": "a login to ECR is for the whole registry"}
+WITHOUT_RESOURCE = {
+    "ecr:GetAuthorizationToken": "a login to ECR is for the whole registry",
+    "ecs:DiscoverPollEndpoint": "an instance asks for ECS's address before it belongs to a cluster",
+}
 VISIBILITY_SECONDS = range(30, 43_201)
 
 
@@ -155,7 +158,7 @@ def subscriptions_have_dead_letters(template: Template) -> Iterator[str]:
 
 def images_are_pinned_by_digest(template: Template) -> Iterator[str]:
     for name, parameter in template.get("Parameters", {}).items():
-        if name.startswith("Image") and "@sha256:" not in parameter.get("AllowedPattern", ""):
+        if name.endswith("ImageUri") and "@sha256:" not in parameter.get("AllowedPattern", ""):
             yield name
 
 
@@ -168,7 +171,7 @@ def parameters_are_described_and_bounded(template: Template) -> Iterator[str]:
 
 def containers_can_change_nothing(template: Template) -> Iterator[str]:
     for name, properties in _of_type(template, "AWS::ECS::TaskDefinition"):
-        for container in properties["ContainerDefinitions"]:
+        for container in _containers(properties):
             where = f"{name}.{container['Name']}"
             if container.get("ReadonlyRootFilesystem") is not True:
                 yield where
@@ -179,11 +182,19 @@ def containers_can_change_nothing(template: Template) -> Iterator[str]:
 
 def a_drain_fits_the_stop_timeout(template: Template) -> Iterator[str]:
     for name, properties in _of_type(template, "AWS::ECS::TaskDefinition"):
-        for container in properties["ContainerDefinitions"]:
+        for container in _containers(properties):
             set_to = {one["Name"]: one["Value"] for one in container.get("Environment", ())}
             window = float(set_to.get("WORKER_STOP_WINDOW_SECONDS", 0))
             if window > container.get("StopTimeout", 30):
                 yield f"{name}.{container['Name']}"
+
+
+def _containers(properties: Any) -> list[Any]:
+    """Return a task's containers, those under a condition as well."""
+    found = []
+    for one in properties["ContainerDefinitions"]:
+        found.append(one["Fn::If"][1] if "Fn::If" in one else one)
+    return found
 
 
 def _numbers(template: Template, value: Any) -> list[int]:
