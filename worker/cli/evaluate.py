@@ -14,13 +14,14 @@ import click
 
 from worker import __version__
 from worker.brain import open_brain
-from worker.cli.options import SettingsCommand, read_settings
+from worker.cli.options import SAMPLE, SettingsCommand, read_settings
 from worker.cli.progress import progress_bar
 from worker.cli.question_set import find_question_set
 from worker.decision.outcome import QuestionSetProvenance
 from worker.decision.question_set import QuestionSet
 from worker.errors import ExitCode, UsageError
 from worker.lifecycle import Lifecycle
+from worker.local.sample_tickets import LABELLED_CASES
 from worker.outputs import check_output, write_output
 from worker.quality.asking import Target
 from worker.quality.cases import Case, load_cases
@@ -48,6 +49,7 @@ _ASKED_MODEL = "jev-latest"
 
 _EXAMPLES = """\b
 Examples:
+  decision-worker evaluate --cases sample --question-set sample --model sample
   decision-worker evaluate --cases cases.jsonl --question-set triage.yaml --model model.gguf
   decision-worker evaluate --cases cases.csv --column text --question-set triage.yaml \\
     --url http://localhost:8080 --probe all --require 'accuracy>=0.8' --require 'refund.ece<=0.1'
@@ -83,9 +85,12 @@ class _Plan:
 @click.option(
     "--cases",
     type=click.Path(path_type=Path),
-    help="JSONL, CSV or TSV file of states and right answers; without it --run is measured again",
+    help="JSONL, CSV or TSV file of states and right answers, or sample; without it --run is"
+    " measured again",
 )
-@click.option("--question-set", help="what is asked: a YAML file, or NAME[@VERSION] of a folder")
+@click.option(
+    "--question-set", help="what is asked: a YAML file, NAME[@VERSION] of a folder, or sample"
+)
 @click.option("--column", default="state", help="field or column with the state [state]")
 @click.option("--url", help="ask a System One server there, not the model here")
 @click.option("--ask-model", default=_ASKED_MODEL, help=f"model to ask --url for [{_ASKED_MODEL}]")
@@ -138,6 +143,8 @@ def evaluate(
         if cases is None:
             raise UsageError("evaluate needs --cases, or a --run to measure again")
         run = cases.with_suffix(_SUFFIX)
+    if cases == SAMPLE and not SAMPLE.exists():
+        cases = LABELLED_CASES
     inputs = [run] if cases is None else [cases, run]
     if report is not None:
         check_output(report, inputs)  # the answers may take hours
