@@ -97,6 +97,10 @@ endef
 image-check: setup  ## build the container image and run it, shut in; needs buildah, podman, runc, mmdebstrap and root
 	$(PY) tools/check_image.py --folder '$(IMAGES)' --model "$$($(VENV)/bin/decision-worker sample-model | head -n 1)" $(ARGS)
 
+docs: setup  ## build the documents as a site, in build/site
+	$(PY) -m mkdocs build --strict --quiet
+	@echo "build/site/quick-start.html"
+
 tables: setup  ## write the tables in docs/ that are made from the code
 	$(PY) tools/write_metrics_table.py
 

@@ -112,7 +112,7 @@ class Handler:
             await self.inbox.release(delivery, 0)
 
     async def _finish(self, carried: _Carried) -> str:
-        """Return how the delivery ended: the failure table of the README, in code."""
+        """Return how the delivery ended: the failure table of docs/running.md, in code."""
         delivery = carried.delivery
         try:
             with carried.span.failing():

@@ -52,7 +52,9 @@ def test_items_become_cases_and_a_set(tmp_path: Path) -> None:
     path = tmp_path / "out" / "triage.yaml"
     found = read_document(QuestionSet, path.name, path.read_bytes())
     cases = load_cases(path.with_suffix(".jsonl"), found.questions)
-    assert ["later", "now"] == [option.description for option in found.questions["urgency"].options()]
+    assert ["later", "now"] == [
+        option.description for option in found.questions["urgency"].options()
+    ]
     assert [("t-1", {"queue": 1, "urgency": 1, "angry": 1})] == [
         (case.case_id, case.expected) for case in cases[:1]
     ]

@@ -10,7 +10,7 @@ from tests.unit.queue.bench import Bench, make_bench, now
 from tests.virtual_time import advance
 from worker.errors import EngineFailed, ExitCode
 
-README = Path(__file__).parents[3] / "README.md"
+RUNNING = Path(__file__).parents[3] / "docs" / "running.md"
 
 
 def put(bench: Bench, count: int) -> None:
@@ -154,8 +154,8 @@ async def test_a_stop_abandons_messages_already_received() -> None:
 
 
 def test_nothing_says_how_to_stop_it() -> None:
-    """The README does, with the exit codes."""
-    text = README.read_text("utf-8")
+    """The documents do, with the exit codes."""
+    text = RUNNING.read_text("utf-8")
 
     assert "SIGTERM and SIGINT drain" in text
     assert "| 6 | drained by the deadline with work released unfinished" in text
