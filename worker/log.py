@@ -9,6 +9,7 @@ import structlog
 from structlog.typing import ExcInfo
 
 from worker.faults import fault_parts, fault_text
+from worker.sampling import Sampler
 from worker.troubles import note_trouble
 
 LogFormat = Literal["auto", "json", "console"]
@@ -27,12 +28,13 @@ class _Forgiving:
             sys.stderr.flush()
 
 
-def configure_log(level: str, log_format: LogFormat) -> None:
+def configure_log(level: str, log_format: LogFormat, share: float = 1.0) -> None:
     """Write events to stderr.
 
     Args:
         level: the least severe level that is written, such as ``info``.
         log_format: ``auto`` means console on a terminal, JSON elsewhere.
+        share: of the tickets and requests that go well, how many are told of.
     """
     console = log_format == "console" or (log_format == "auto" and sys.stderr.isatty())
     renderer: Any = (
@@ -43,6 +45,7 @@ def configure_log(level: str, log_format: LogFormat) -> None:
     structlog.configure(
         processors=[
             structlog.contextvars.merge_contextvars,
+            Sampler(share),
             structlog.processors.add_log_level,
             structlog.processors.TimeStamper(fmt="iso", utc=True),
             note_trouble,

@@ -95,7 +95,7 @@ def read_settings(flags: dict[str, Any], *, usual_log_level: str | None = None) 
     )
     is_set = "log_level" in settings.model_fields_set
     level = settings.log_level if is_set or usual_log_level is None else usual_log_level
-    configure_log(level, settings.log_format)
+    configure_log(level, settings.log_format, settings.log_share)
     if settings.model == SAMPLE and not SAMPLE.exists():
         path, _ = assemble_sample_model(settings.cache_dir)
         settings = settings.model_copy(update={"model": path})

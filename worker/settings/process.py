@@ -53,3 +53,9 @@ class ProcessSettings(BaseModel):
     log_format: Literal["auto", "json", "console"] = setting(
         "auto", "auto: console on a terminal, else JSON"
     )
+    log_share: float = setting(
+        1.0,
+        "of tickets and requests that go well, the share that is logged; failures always are",
+        ge=0,
+        le=1,
+    )
