@@ -19,7 +19,7 @@ CACHES := .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: setup demo test test-full test-clients test-emulators infra-check coverage check format bench bench-engine bench-load bench-queue tables dashboards soak lock clean help FORCE
+.PHONY: setup demo test test-full test-clients test-emulators infra-check coverage check format bench bench-engine bench-load bench-queue bench-whole tables dashboards soak lock clean help FORCE
 
 setup: $(VENV)/.llama $(VENV)/.project  ## make .venv; builds llama.cpp the first time (about 8 minutes on 2 cores)
 
@@ -60,6 +60,7 @@ format: setup  ## format the code and fix what ruff can fix
 bench: setup  ## measure this machine
 	$(PY) -m tests.bench --core $(ARGS)
 	$(PY) -m tests.bench.interactive
+	$(PY) -m tests.bench.end_to_end --memory-tickets 0
 
 bench-engine: setup  ## measure the engine beside llama.cpp, its server and its growth (20 minutes)
 	$(PY) -m tests.bench $(ARGS)
@@ -69,6 +70,9 @@ bench-load: setup  ## show what retrying clients see at 0.5, 1, 2 and 4 times th
 
 bench-queue: setup $(EMULATORS_VENV)/.requirements  ## measure the queue face beside a bare loop of the same calls
 	$(PY) -m tests.bench.queue $(ARGS)
+
+bench-whole: setup  ## measure a whole worker on an emulator: tickets per second, memory over ten thousand
+	$(PY) -m tests.bench.end_to_end $(ARGS)
 
 soak: setup  ## kill workers and fail calls for 10 minutes, count every ticket (ARGS='--minutes 2')
 	$(PY) -m tests.soak $(ARGS)
@@ -103,6 +107,7 @@ docs: setup  ## build the documents as a site, in build/site
 
 tables: setup  ## write the tables in docs/ that are made from the code
 	$(PY) tools/write_metrics_table.py
+	$(PY) tools/write_events_table.py
 
 dashboards: setup  ## write the dashboards in infra/ anew from its list of panels
 	$(PY) tools/write_dashboards.py

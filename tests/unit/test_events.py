@@ -2,12 +2,14 @@
 
 import ast
 import re
+import runpy
 from collections.abc import Iterator
 from pathlib import Path
 
 import worker
 from worker.events import EVENTS
 
+TOOL = Path(__file__).parents[2] / "tools" / "write_events_table.py"
 LEVELS = {"debug", "info", "warning", "error", "exception", "critical", "log", "msg"}
 STATES = {"listening", "ready"}
 PAST_TENSE = re.compile(r"^([a-z_]+_)?([a-z]+(ed|ept|ost|ead)|found|begun)$")
@@ -58,3 +60,10 @@ def test_names_are_in_the_past_tense() -> None:
     assert STATES == {name for name in EVENTS if not PAST_TENSE.fullmatch(name)}
     assert sorted(EVENTS) == list(EVENTS)
     assert all(EVENTS.values())
+
+
+def test_the_page_is_current() -> None:
+    """What docs/logs.md says is what the code declares; `make tables` writes it."""
+    tool = runpy.run_path(str(TOOL))
+
+    assert tool["page"]() == tool["PAGE"].read_text("utf-8")

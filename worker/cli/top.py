@@ -29,10 +29,10 @@ _ANSWERS_WITHIN_SECONDS = 5.0
     "--api-key-file", type=click.Path(path_type=Path), help="holds a key, where one is needed"
 )
 def top(url: str, seconds: float, once: bool, api_key_file: Path | None) -> None:
-    """Watch a running worker: throughput, backlog, tokens, dispositions, last troubles.
+    """Watch a running worker: throughput, backlog, lanes, tokens, dispositions, last troubles.
 
-    Reads /metrics and /health of a worker that was started with --port. Ctrl-C ends it; the worker
-    does not notice.
+    Reads /metrics and /health of a worker that was started with --port or --metrics-port. Ctrl-C
+    ends it; the worker does not notice.
     """
     headers = {"Authorization": f"Bearer {_key(api_key_file)}"} if api_key_file else {}
     console = Console()

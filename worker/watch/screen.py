@@ -45,6 +45,7 @@ def _rows(interval: Interval) -> Table:
     for name, value in (
         ("tickets", _tickets(interval)),
         ("backlog", _backlog(interval)),
+        ("lanes", _lanes(interval)),
         ("tokens", _tokens(interval)),
         ("time", _times(interval)),
         ("callers", _callers(interval)),
@@ -72,6 +73,20 @@ def _backlog(interval: Interval) -> Text:
     if polled_at:
         parts.append(f"last poll {datetime.fromtimestamp(polled_at, UTC):%H:%M:%S} UTC")
     return Text("   ".join(parts))
+
+
+def _lanes(interval: Interval) -> Text:
+    """Return what the engine's door let in and refused, lane by lane."""
+    admitted, refused = "decision_engine_admissions_total", "decision_engine_refusals_total"
+    lanes = sorted(interval.now.by(admitted, "lane").keys() | interval.now.by(refused, "lane"))
+    text = Text("   ".join(f"{lane} {interval.rate(admitted, lane=lane):.1f}/s" for lane in lanes))
+    for lane in lanes:
+        if rate := interval.rate(refused, lane=lane):
+            text.append(f"   {lane} refused {rate:.1f}/s", "red")
+    if most := interval.now.sum("decision_engine_capacity_tokens"):
+        held = interval.now.sum("decision_engine_resident_tokens")
+        text.append(f"   {held:,.0f} of {most:,.0f} tokens resident")
+    return text
 
 
 def _tokens(interval: Interval) -> Text:

@@ -17,6 +17,11 @@ decision_deliveries_finished_total{{result="decided"}} {decided}
 decision_deliveries_finished_total{{result="lost"}} 2
 decision_deliveries_in_hand 16
 decision_engine_waiting_tokens 12400
+decision_engine_admissions_total{{lane="batch"}} {decided}
+decision_engine_admissions_total{{lane="interactive"}} 3
+decision_engine_refusals_total{{lane="interactive",reason="busy"}} {decided}
+decision_engine_resident_tokens 1024
+decision_engine_capacity_tokens 8192
 decision_evaluated_tokens_total {tokens}
 decision_engine_tokens_per_second 400
 decision_engine_seconds_count{{phase="evaluating"}} {decided}
@@ -43,6 +48,8 @@ def test_everything_an_operator_asks_first() -> None:
         "ready  tiny",
         "20.0/s   decided 140   lost 2",
         "16 in hand   12,400 tokens wait   last poll 22:13:20 UTC",
+        "batch 20.0/s   interactive 0.0/s   interactive refused 20.0/s",
+        "1,024 of 8,192 tokens resident",
         "300/s   0/s reused",
         "75% of 400/s when busy",
         "evaluating 15.00 s",
