@@ -40,7 +40,7 @@ test-clients: setup  ## test other languages' clients; needs Node 20 and npm
 test-emulators: setup $(EMULATORS_VENV)/.requirements  ## test queue and topic on a second emulator, and deploy infra/ into it
 	$(PY) -m pytest -m emulators $(ARGS)
 
-infra-check: setup $(INFRA_VENV)/.requirements  ## check the templates of infra/ with cfn-lint, checkov and our own rules
+infra-check: setup $(INFRA_VENV)/.requirements  ## check the templates of infra/ with cfn-lint, checkov, hadolint and our own rules
 	$(PY) -m pytest -m "infra or not infra" tests/unit/test_templates.py tests/acceptance/test_linters.py $(ARGS)
 
 coverage: setup  ## see that tests reach every branch of the engine's plan

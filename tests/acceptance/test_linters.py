@@ -1,4 +1,4 @@
-"""cfn-lint and checkov over `infra/`, in a venv of their own: make infra-check."""
+"""cfn-lint and checkov over `infra/`, hadolint over `docker/`: make infra-check."""
 
 import itertools
 import json
@@ -64,3 +64,25 @@ def test_an_unencrypted_queue_is_found(tmp_path: Path) -> None:
     planted.write_text("\n".join(lines))
 
     assert {"CKV_AWS_27"} == scan(planted)
+
+
+@pytest.mark.parametrize(
+    "path", sorted((ROOT / "docker").glob("Dockerfile*")), ids=lambda p: p.name
+)
+def test_dockerfiles_are_clean(path: Path) -> None:
+    """What is left out of a check says why, in the file."""
+    ran = subprocess.run([TOOLS / "hadolint", "--no-color", path], capture_output=True, text=True)
+
+    assert ("", 0) == (ran.stdout, ran.returncode)
+
+
+def test_a_fault_of_a_dockerfile_is_found(tmp_path: Path) -> None:
+    """A tag may be another image tomorrow."""
+    planted = tmp_path / "Dockerfile"
+    planted.write_text("FROM debian:latest\n")
+    ran = subprocess.run(
+        [TOOLS / "hadolint", "--no-color", planted], capture_output=True, text=True
+    )
+
+    assert "DL3007" in ran.stdout
+    assert 1 == ran.returncode
