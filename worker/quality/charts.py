@@ -1,5 +1,6 @@
 """Pictures of a run as SVG text, with classes instead of colours: those are the page's choice."""
 
+import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from html import escape
@@ -16,6 +17,7 @@ PLOT_LEFT, PLOT_WIDTH = _LEFT, _WIDTH - _LEFT - _RIGHT
 """Where a plot begins in its picture, and how wide it is: for scripts that draw in it."""
 
 _TICKS = (0.0, 0.25, 0.5, 0.75, 1.0)
+_TICK_STEPS = len(_TICKS) - 1
 _HISTOGRAM_BINS = 20
 _LONGEST_NAME = 14
 
@@ -86,8 +88,8 @@ def confidence_histogram(confidence: Floats, right: Flags) -> str:
     edges = np.linspace(0, 1, _HISTOGRAM_BINS + 1)
     good, _ = np.histogram(confidence[right], edges)
     bad, _ = np.histogram(confidence[~right], edges)
-    most = float(max(1, (good + bad).max(initial=1)))
-    frame = _Frame("probability of the answer", "answers", most)
+    most = _TICK_STEPS * math.ceil((good + bad).max(initial=1) / _TICK_STEPS)  # whole at each tick
+    frame = _Frame("probability of the answer", "answers", float(most))
     parts = []
     for left, one, other in zip(edges, good, bad, strict=False):
         for name, low, count in (("right", 0, int(one)), ("wrong", int(one), int(other))):

@@ -9,6 +9,7 @@ import pytest
 
 from tests.unit.quality.bench import draw_results, make_header, make_result
 from worker.quality.bootstrap import Draw
+from worker.quality.charts import confidence_histogram
 from worker.quality.page import write_page
 from worker.quality.run_file import AskedQuestion, Header, Result
 from worker.quality.summary import Summary, summarize
@@ -103,3 +104,13 @@ def test_answers_without_labels_have_no_pictures() -> None:
 
     assert "<figure" not in page
     assert "None of its answers has a label." in page
+
+
+def test_answers_are_counted_in_whole_numbers() -> None:
+    """Half an answer on an axis would only puzzle."""
+    drawn = confidence_histogram(np.full(147, 0.5), np.zeros(147, dtype=np.bool_))
+    found = re.findall(r'class="tick"[^>]*text-anchor="end"[^>]*>([^<]+)<', drawn)
+    ticks = [float(text) for text in found]
+
+    assert ticks
+    assert all(tick.is_integer() for tick in ticks)
