@@ -13,7 +13,12 @@ from worker.decision.schemas import shipped
 
 QUESTIONS = {"refund": {"type": "noul", "instructions": "Is money wanted back?"}}
 SETS = {
-    "triage-2.json": {"name": "triage", "version": 2, "questions": QUESTIONS, "owner": "support"},
+    "triage-2.json": {
+        "name": "triage",
+        "version": 2,
+        "questions": QUESTIONS,
+        "owner": "sup\x1bport",
+    },
     "triage-1.json": {"name": "triage", "version": 1, "questions": QUESTIONS},
 }
 
@@ -40,7 +45,7 @@ def test_sets_lists_a_folder(run: Run, folder: Path) -> None:
     assert 0 == table.returncode
     assert [
         ["triage@1", "1", sha256("triage-1.json")[:12]],
-        ["triage@2", "1", sha256("triage-2.json")[:12], "support"],
+        ["triage@2", "1", sha256("triage-2.json")[:12], r"sup\x1bport"],
     ] == rows
     assert [sha256("triage-1.json"), sha256("triage-2.json")] == [one["sha256"] for one in listed]
     assert "money" not in table.stdout + json.dumps(listed)

@@ -48,8 +48,13 @@ async def _load(settings: Settings) -> QuestionSets:
 def _table(found: QuestionSets) -> Table:
     table = Table(*_COLUMNS, box=box.SIMPLE, pad_edge=False, header_style="bold")
     for one in found:
-        table.add_row(*map(Text, _row(one)))
+        table.add_row(*(Text(_plain(text)) for text in _row(one)))
     return table
+
+
+def _plain(text: str) -> str:
+    """Return a text whose control characters a terminal shows instead of obeying them."""
+    return "".join(letter if letter.isprintable() else ascii(letter)[1:-1] for letter in text)
 
 
 def _row(one: QuestionSet) -> tuple[str, ...]:
