@@ -159,7 +159,8 @@ async def test_a_ticket_that_fails_takes_no_neighbour_along(
         Model.load(path, OPTIONS[batching]) as model,
         open_pool(model, options=OPTIONS[batching], batching=batching) as pool,
     ):
-        filling = make_evaluation(model, Lengths(900, (1100,) * 9))
+        # Long enough to be at work still when the others are at the door, on a busy machine too.
+        filling = make_evaluation(model, Lengths(900, (1100,) * 36))
         for tickets in ([good, bad, good], [bad, good]):
             blocking = asyncio.create_task(pool.score(filling, Lane.BATCH))
             await until_busy(pool)
