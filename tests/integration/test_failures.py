@@ -2,7 +2,7 @@
 
 import asyncio
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -12,7 +12,7 @@ import pytest
 from gguf import GGUFReader, GGUFValueType, GGUFWriter
 
 from tests.integration.evaluations import Lengths, expected_readings, make_evaluation
-from tests.integration.pools import contexts_of, is_empty, open_pool, until_busy, until_waiting
+from tests.integration.pools import contexts_of, is_empty, open_pool, until, until_busy
 from tests.integration.test_fresh import difference, score_reading
 from tests.integration.test_packed import PACKED_TOLERANCE
 from tests.models import FLOAT_OPTIONS, Tiny, TinyModels
@@ -144,6 +144,10 @@ def poisoned(source: Path, target: Path, token: int) -> Path:
     return target
 
 
+def waits_or_is_done(pool: Pool, scoring: Sequence[asyncio.Task[Reply]]) -> Callable[[], bool]:
+    return lambda: len(pool._schedule) == len(scoring) or any(task.done() for task in scoring)
+
+
 async def test_a_ticket_that_fails_takes_no_neighbour_along(
     batching: Batching, tiny_models: TinyModels, tmp_path: Path
 ) -> None:
@@ -159,13 +163,13 @@ async def test_a_ticket_that_fails_takes_no_neighbour_along(
         Model.load(path, OPTIONS[batching]) as model,
         open_pool(model, options=OPTIONS[batching], batching=batching) as pool,
     ):
-        # Long enough to be at work still when the others are at the door, on a busy machine too.
-        filling = make_evaluation(model, Lengths(900, (1100,) * 36))
+        filling = make_evaluation(model, Lengths(900, (1100,) * 9))
         for tickets in ([good, bad, good], [bad, good]):
             blocking = asyncio.create_task(pool.score(filling, Lane.BATCH))
             await until_busy(pool)
             scoring = [asyncio.create_task(pool.score(one, Lane.BATCH)) for one in tickets]
-            await until_waiting(pool, len(tickets))
+            # On a busy machine they may come before the cells are full, and are let in at once.
+            await until(waits_or_is_done(pool, scoring))
             blocking.cancel()  # now all of them fit into one call
             answers = await asyncio.gather(*scoring, return_exceptions=True)
             failed = [isinstance(answer, DecodeFailed) for answer in answers]
